@@ -1,0 +1,33 @@
+/* Files: mapped for reading, or read whole within a bound. */
+#ifndef QN_BASE_FILE_H
+#define QN_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* A read-only mapping. Start from {0}. The bytes live until qn_file_unmap. */
+typedef struct qn_mapping {
+    const uint8_t *data; /* NULL for an empty file */
+    size_t bytes;
+} qn_mapping;
+
+/* Refuses what is not a regular file. A file that shrinks while mapped kills the process (SIGBUS): quern
+ * checks sizes at open, and owners of checkpoints must not truncate them in use (docs/). */
+qn_status qn_file_map(const char *path, qn_mapping *out, qn_error *err);
+void qn_file_unmap(qn_mapping *mapping);
+
+/* The whole file with a NUL behind, to be released with qn_free; more than limit_bytes is an error. */
+qn_status qn_file_read(const char *path, size_t limit_bytes, char **out, size_t *bytes, qn_error *err);
+
+/* All of fd to its end (stdin), within the limit. */
+qn_status qn_fd_read(int fd, const char *what, size_t limit_bytes, char **out, size_t *bytes, qn_error *err);
+
+/* Writes a temporary file beside path, syncs it and renames it over path. */
+qn_status qn_file_write(const char *path, const void *data, size_t bytes, qn_error *err);
+
+/* "dir/name" to be released with qn_free; NULL when out of memory. */
+char *qn_path_join(const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,23 @@
+/* JSON in, with bounds and errors that tell the place; a thin layer over jansson.
+ *
+ * Values are jansson's json_t; the one who called qn_json_parse* owns the reference (json_decref). Objects
+ * keep the order of their keys. */
+#ifndef QN_BASE_JSON_H
+#define QN_BASE_JSON_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+/* Parses exactly one value of any kind. `what` names the document in errors ("config.json").
+ * Refuses duplicate keys, nesting beyond 512, NUL in strings' text is allowed, invalid UTF-8 is not. */
+qn_status qn_json_parse(const char *text, size_t bytes, const char *what, json_t **out, qn_error *err);
+
+/* Reads the file (at most limit_bytes) and parses it. */
+qn_status qn_json_parse_file(const char *path, size_t limit_bytes, json_t **out, qn_error *err);
+
+/* "object", "array", "string", "integer", "number", "boolean", "null". */
+const char *qn_json_type_name(const json_t *value);
+
+#endif
