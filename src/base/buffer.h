@@ -10,10 +10,10 @@
 #include <stddef.h>
 
 typedef struct qn_buffer {
-    char *data;     /* NULL while nothing was appended */
-    size_t size;    /* bytes, the NUL not counted */
+    char *data;  /* NULL while nothing was appended */
+    size_t size; /* bytes, the NUL not counted */
     size_t capacity;
-    size_t limit;   /* refuse to grow past this many bytes; 0: no limit */
+    size_t limit; /* refuse to grow past this many bytes; 0: no limit */
     bool failed;
 } qn_buffer;
 
@@ -25,8 +25,8 @@ void qn_buffer_format(qn_buffer *buffer, const char *format, ...) __attribute__(
 /* The text as a JSON string literal with its quotes; the input must be valid UTF-8. */
 void qn_buffer_json_string(qn_buffer *buffer, const char *text, size_t bytes);
 
-void qn_buffer_clear(qn_buffer *buffer);           /* size 0 and not failed; keeps the memory */
-const char *qn_buffer_string(const qn_buffer *b);  /* never NULL: "" when empty */
-void qn_buffer_free(qn_buffer *buffer);            /* back to {0} */
+void qn_buffer_clear(qn_buffer *buffer);          /* size 0 and not failed; keeps the memory */
+const char *qn_buffer_string(const qn_buffer *b); /* never NULL: "" when empty */
+void qn_buffer_free(qn_buffer *buffer);           /* back to {0} */
 
 #endif

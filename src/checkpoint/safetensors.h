@@ -1,0 +1,38 @@
+/* One safetensors file, mapped: its header parsed and checked, its tensors as views.
+ *
+ * Format: 8 bytes little-endian header length, a JSON object name -> {dtype, shape, data_offsets [begin, end]} with an
+ * optional "__metadata__" of strings, then the data (https://github.com/huggingface/safetensors). Checked at open:
+ * header length against the file and a bound, every dtype, shape product against the byte range, ranges inside the
+ * data, without overlap or holes, number and length of names. Nothing is copied: views point into the mapping. */
+#ifndef QN_CHECKPOINT_SAFETENSORS_H
+#define QN_CHECKPOINT_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+
+enum { QN_TENSOR_MAX_DIMS = 8 };
+
+typedef struct qn_tensor {
+    const char *name; /* owned by the file */
+    qn_dtype dtype;
+    size_t dims, shape[QN_TENSOR_MAX_DIMS];
+    const uint8_t *data;
+    size_t bytes;
+} qn_tensor;
+
+typedef struct qn_safetensors qn_safetensors;
+
+qn_status qn_safetensors_open(const char *path, qn_safetensors **out, qn_error *err);
+/* The same over bytes in memory that the caller keeps alive; `what` names them in errors. */
+qn_status qn_safetensors_parse(const uint8_t *data, size_t bytes, const char *what, qn_safetensors **out,
+                               qn_error *err);
+void qn_safetensors_close(qn_safetensors *file); /* NULL is fine */
+
+size_t qn_safetensors_count(const qn_safetensors *file);
+const qn_tensor *qn_safetensors_at(const qn_safetensors *file, size_t i); /* in ascending order of data offset */
+const qn_tensor *qn_safetensors_find(const qn_safetensors *file, const char *name); /* NULL: not there */
+
+#endif

@@ -1,0 +1,108 @@
+/* The engine: a model directory opened, and requests answered from it.
+ *
+ * Joins checkpoint, model, cache, tokenizer, chat template and sampler. One request runs at a time; callers on several
+ * threads wait their turn in order of arrival. Speculation (MTP) never changes what comes out (DESIGN 3.3, 4). */
+#ifndef QN_ENGINE_ENGINE_H
+#define QN_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/sampler.h"
+#include "model/model.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+typedef struct qn_engine qn_engine;
+
+typedef struct qn_engine_options {
+    const char *model_dir;
+    const char *chat_template;     /* file; NULL: the checkpoint's own */
+    size_t threads;                /* 0: all CPUs */
+    size_t max_model_len;          /* 0: max_position_embeddings, or what memory holds, told in a line */
+    size_t max_num_batched_tokens; /* rows of one step (prompt chunk); 0: default 512 */
+    size_t block_size;             /* 0: 128 */
+    int num_speculative_tokens;    /* drafts a step; 0: off; needs an MTP layer */
+    float mla_norm_eps;            /* 0: 1e-6 */
+    size_t dsa_dense_below;
+    bool trust_content_tokens;
+    bool without_text; /* model only: no tokenizer, no template (eval logits on ids) */
+} qn_engine_options;
+
+/* Logs what the run will hold (model, KV, step buffers) before it allocates it. */
+qn_status qn_engine_open(const qn_engine_options *options, qn_engine **out, qn_error *err);
+void qn_engine_close(qn_engine *engine); /* NULL is fine; no request may be running */
+
+const qn_config *qn_engine_config(const qn_engine *engine);
+const qn_tokenizer *qn_engine_tokenizer(const qn_engine *engine); /* NULL: without_text */
+const qn_chat *qn_engine_chat(const qn_engine *engine);
+size_t qn_engine_max_model_len(const qn_engine *engine);
+qn_model *qn_engine_model(qn_engine *engine);
+uint64_t qn_engine_load_us(const qn_engine *engine);
+
+/* What the checkpoint's generation_config.json asks for, over vLLM's defaults (temperature 1, top_p 1, top_k off, min_p
+ * 0); do_sample false means greedy. The seed is 0: the caller sets one. */
+qn_sampling qn_engine_default_sampling(const qn_engine *engine);
+
+/* messages (JSON array) -> prompt ids, template and tokenizer as the options say; request text forges no token. */
+qn_status qn_engine_chat_prompt(const qn_engine *engine, const json_t *messages, const json_t *tools,
+                                const json_t *kwargs, qn_tokens *out, qn_error *err);
+
+typedef struct qn_request {
+    const int32_t *prompt_ids; /* at least one */
+    size_t prompt_count;
+    qn_sampling sampling;
+    size_t max_tokens;       /* 0: up to max_model_len */
+    const char *const *stop; /* stop strings, UTF-8, not empty */
+    size_t stop_count;
+    bool ignore_eos;
+    bool in_reasoning;  /* the prompt ends inside <think>: output starts as reasoning */
+    bool show_progress; /* a bar for a long prompt when stderr is a terminal */
+} qn_request;
+
+typedef enum qn_finish { QN_FINISH_STOP, QN_FINISH_LENGTH, QN_FINISH_CANCELLED } qn_finish;
+
+typedef enum qn_channel { QN_CHANNEL_CONTENT, QN_CHANNEL_REASONING } qn_channel;
+
+/* One step's news. Text is whole characters, stop strings never leak; special tokens are not shown. */
+typedef struct qn_output {
+    qn_channel channel;
+    const char *text;
+    size_t bytes;
+} qn_output;
+
+/* One step of generation, for traces and tests. */
+typedef struct qn_step {
+    size_t position;       /* of the first draft in the sequence */
+    const int32_t *drafts; /* proposed this step */
+    size_t draft_count, accepted;
+    const int32_t *tokens; /* emitted this step: accepted + 1 */
+    size_t token_count;
+} qn_step;
+
+/* Returns false to cancel. All may be NULL. Called on the thread that called qn_engine_generate. */
+typedef struct qn_listener {
+    void *context;
+    bool (*on_start)(void *context); /* the prompt is computed */
+    bool (*on_output)(void *context, const qn_output *output);
+    bool (*on_step)(void *context, const qn_step *step);
+    bool (*on_idle)(void *context); /* between chunks of a long prompt: still wanted? */
+} qn_listener;
+
+typedef struct qn_result {
+    qn_finish finish;
+    const char *stop_matched;                /* one of request->stop, or NULL */
+    size_t prompt_tokens, completion_tokens; /* the EOS token counts */
+    int32_t *tokens;                         /* completion_tokens ids; released by qn_result_free */
+    size_t drafts_proposed, drafts_accepted, steps;
+    uint64_t queue_us, prefill_us, decode_us;
+} qn_result;
+
+/* Runs the request to its end. QN_CANCELLED is not an error status: see result->finish. */
+qn_status qn_engine_generate(qn_engine *engine, const qn_request *request, const qn_listener *listener,
+                             qn_result *result, qn_error *err);
+void qn_result_free(qn_result *result);
+
+#endif

@@ -1,0 +1,89 @@
+/* The numbers' table: one set of functions per instruction set, chosen once at run time. Knows no model.
+ *
+ * `scalar` is the float32 reference and yardstick: it rounds nothing. `avx2` and `avx512bf16` round what enters a
+ * matrix product to BF16 once (nearest even) and keep the KV cache in BF16; sums are float32.
+ *
+ * One order of summation (DESIGN 3.3): within a table, every result below depends only on its own inputs: not on how
+ * many rows are computed together, how [first, last) is cut, alignment, or the thread. A dot product over `cols` takes
+ * the products of a 128-group in fixed lanes, adds the groups in ascending order (a short last group counts as filled
+ * with zeros) and reduces the lanes in a fixed way at the end. F32 and F16 weights are multiplied as such.
+ * MXFP4 blocks with scale byte 0 or 1 count as zero.
+ *
+ * All functions are pure, thread-safe and allocate nothing. Inputs and outputs do not overlap unless said. Memory is
+ * never read or written outside of the stated ranges (tests use guard pages). */
+#ifndef QN_KERNELS_KERNELS_H
+#define QN_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/matrix.h"
+
+enum {
+    QN_GROUP = 128,          /* elements of a summation group */
+    QN_ATTENTION_BLOCK = 64, /* selected keys that attention walks at once */
+    QN_MATMUL_MAX_ROWS = 64  /* rows of one matmul call */
+};
+
+typedef struct qn_kernels {
+    const char *name;  /* as QUERN_ISA spells it */
+    qn_dtype kv_dtype; /* of cached rows: F32 (scalar) or BF16 */
+
+    /* Activations: x [cols] float32 -> the form that matmul with a weight of this dtype wants, packed_bytes(cols,
+     * dtype) long (the short last group padded with zeros), 64-byte aligned. */
+    size_t (*packed_bytes)(size_t cols, qn_dtype weight_dtype);
+    void (*pack)(void *packed, const float *x, size_t cols, qn_dtype weight_dtype);
+
+    /* y[r][n - first] = sum_k w[n][k] * x[r][k] for n in [first, last), r < rows <= QN_MATMUL_MAX_ROWS; x[r] packed for
+     * w->dtype. */
+    void (*matmul)(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows, float *const *y);
+
+    /* The same with float32 activations that are not rounded in any table (router, indexer weights): x[r] [cols]. */
+    void (*matmul_f32)(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
+                       float *const *y);
+
+    /* y[r][c] = sum over n in [first, last), ascending, of x[r][n - first] * w[n][c], c < w->cols: the transposed
+     * product of absorbed MLA (q_nope W_k). w is BF16, F16 or F32; x is rounded as matmul's. */
+    void (*matmul_transposed)(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
+                              float *const *y);
+
+    /* A cached row: `count` float32 -> kv_dtype. */
+    void (*store_row)(void *row, const float *x, size_t count);
+
+    /* Absorbed MLA for one query over its selected keys in ascending position: for each head
+     *     p = softmax_i(scale * q . keys[i]),  out = sum_i p_i * keys[i][0 .. latent)
+     * keys[i] -> [latent + rope] of kv_dtype; q [heads, latent + rope] and out [heads, latent] float32. The list is
+     * walked in blocks of QN_ATTENTION_BLOCK, merged in order (online softmax). key_count >= 1. `scratch` is
+     * attend_scratch_bytes(heads, latent, rope) long, 64-byte aligned. A head's result does not depend on the others.
+     */
+    size_t (*attend_scratch_bytes)(size_t heads, size_t latent, size_t rope);
+    void (*attend)(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
+                   const void *const *keys, size_t key_count, void *scratch);
+
+    /* DSA indexer: scores[i] = sum_h weights[h] * relu(dim^-1/2 * q[h] . keys[i]), heads ascending; keys: key_count
+     * contiguous rows [dim] of kv_dtype, q [heads, dim] and weights [heads] float32 (q rounded as matmul's). */
+    void (*index_scores)(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
+                         const void *keys, size_t key_count);
+
+    /* out[i] = x[i] * rsqrt(mean(x^2) + eps) * weight[i]; out may be x. */
+    void (*rms_norm)(float *out, const float *x, const float *weight, size_t count, float eps);
+    /* out[i] = gate[i] / (1 + exp(-gate[i])) * up[i]; out may be gate or up. */
+    void (*silu_multiply)(float *out, const float *gate, const float *up, size_t count);
+    /* y[i] += a * x[i], fused. */
+    void (*axpy)(float *y, float a, const float *x, size_t count);
+} qn_kernels;
+
+/* All tables of this build, best first, scalar last; `supported`: this CPU can run it. */
+const qn_kernels *const *qn_kernels_all(size_t *count);
+bool qn_kernels_supported(const qn_kernels *kernels);
+
+/* The table by name, or the best supported one for NULL. Unknown or unsupported names are errors that list what there
+ * is. */
+qn_status qn_kernels_select(const char *name, const qn_kernels **out, qn_error *err);
+
+/* qn_kernels_select with the environment's QUERN_ISA. */
+qn_status qn_kernels_from_environment(const qn_kernels **out, qn_error *err);
+
+#endif

@@ -1,0 +1,102 @@
+/* GLM-5: tokens and caches in, hidden states and logits out. Knows no request and no text.
+ *
+ * The forward pass is the one that docs/model.md spells out. A call takes rows of one or several sequences (prompt
+ * chunks, decode rows, verify rows alike); each row's result is bit-identical whatever else is in the call
+ * (DESIGN 3.3). One thread calls; the work runs on the pool. All buffers are allocated at open, from max_rows and
+ * max_context_tokens. */
+#ifndef QN_MODEL_MODEL_H
+#define QN_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+#include "kv/sequence.h"
+
+typedef struct qn_model qn_model;
+
+typedef struct qn_model_options {
+    const qn_kernels *kernels;
+    qn_pool *pool;             /* outlives the model */
+    size_t max_rows;           /* rows of one call */
+    size_t max_context_tokens; /* positions of one sequence */
+    float mla_norm_eps;        /* of q_a_layernorm and kv_a_layernorm; 0: the default 1e-6 */
+    size_t dsa_dense_below;    /* a query with at most so many keys attends to all of them; 0: off */
+} qn_model_options;
+
+/* Takes every tensor of the checkpoint (and finishes it); the checkpoint outlives the model. */
+qn_status qn_model_open(qn_checkpoint *checkpoint, const qn_model_options *options, qn_model **out, qn_error *err);
+void qn_model_close(qn_model *model); /* NULL is fine */
+
+const qn_config *qn_model_config(const qn_model *model);
+bool qn_model_has_mtp(const qn_model *model);
+size_t qn_model_weight_bytes(const qn_model *model); /* mapped and converted */
+size_t qn_model_step_bytes(const qn_model *model);   /* buffers of a call */
+
+/* The cache layout that this model needs, MTP layer included, for blocks of block_tokens. */
+qn_status qn_model_kv_layout(const qn_model *model, size_t block_tokens, qn_kv_layout *out, qn_error *err);
+
+/* `count` tokens at positions start, start + 1, ... of a sequence, whose slots are reserved by the caller and whose
+ * earlier positions have been computed. */
+typedef struct qn_segment {
+    qn_kv_sequence *sequence;
+    const int32_t *ids; /* each in [0, vocab_size) */
+    size_t start, count;
+} qn_segment;
+
+/* Sees intermediate values, for goldens and for eval; called on the calling thread, layers in order. Data are [rows,
+ * width] (rows of the call in order) and live during the call only. */
+typedef enum qn_observed {
+    QN_OBSERVE_HIDDEN,         /* float: residual stream after the layer */
+    QN_OBSERVE_ATTENTION,      /* float: after o_proj */
+    QN_OBSERVE_TOPK,           /* int32: full layers; selected positions ascending, then -1; width index_topk */
+    QN_OBSERVE_TOPK_MARGIN,    /* float, width 1: last taken minus first left out, infinity if nothing was left out */
+    QN_OBSERVE_ROUTER_EXPERTS, /* int32, ascending */
+    QN_OBSERVE_ROUTER_WEIGHTS, /* float, in that order, scaling factor included */
+    QN_OBSERVE_ROUTER_MARGIN   /* float, width 1 */
+} qn_observed;
+
+typedef struct qn_observer {
+    void *context;
+    /* layer: num_hidden_layers for the MTP layer (its HIDDEN is before shared_head.norm) */
+    void (*observe)(void *context, qn_observed what, size_t layer, const void *data, size_t rows, size_t width);
+} qn_observer;
+
+/* hidden [rows, hidden_size]: the output of the final norm, rows of the segments in order. Fails with QN_FAILED, naming
+ * the layer, when a value is not finite. observer may be NULL. */
+qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t segment_count, float *hidden,
+                           const qn_observer *observer, qn_error *err);
+
+/* logits[r] [vocab_size] = lm_head hidden[r], for rows <= max_rows chosen rows. */
+void qn_model_logits(qn_model *model, const float *const *hidden, size_t rows, float *const *logits);
+
+/* The indexer's choice of one MTP row, to be reused by the draft steps that follow (index_share_for_mtp_iteration). The
+ * caller owns it; positions has room for index_topk. */
+typedef struct qn_mtp_selection {
+    int32_t *positions;
+    size_t count;
+} qn_mtp_selection;
+
+/* `count` entries of the MTP layer at indices start...: next_ids[i] is the token after position start + i, hidden + i *
+ * hidden_size the target's final norm there (or, in a chain of drafts, the layer's own output). */
+typedef struct qn_mtp_segment {
+    qn_kv_sequence *sequence; /* slots up to start + count reserved */
+    const int32_t *next_ids;
+    const float *hidden;
+    size_t start, count;
+    qn_mtp_selection *selection; /* NULL: not wanted. */
+    bool reuse_selection;        /* true: use *selection instead of running the indexer (keys are still cached);
+                                    false: run it and store the last row's choice in *selection */
+} qn_mtp_segment;
+
+/* out [rows, hidden_size]: after shared_head.norm: what the next draft step takes as hidden, and what
+ * qn_model_mtp_logits takes. */
+qn_status qn_model_mtp(qn_model *model, const qn_mtp_segment *segments, size_t segment_count, float *out,
+                       const qn_observer *observer, qn_error *err);
+void qn_model_mtp_logits(qn_model *model, const float *const *hidden, size_t rows, float *const *logits);
+
+#endif
