@@ -17,4 +17,9 @@ bool qn_utf8_valid(const char *text, size_t bytes);
 /* How many bytes at the end of text are the start of a character that more bytes could complete (0..3). */
 size_t qn_utf8_incomplete_tail(const char *text, size_t bytes);
 
+/* Copies text for a person's eyes: control bytes (below 0x20, 0x7f) and invalid UTF-8 become \xNN. Writes at most
+ * capacity bytes with the NUL (capacity >= 1), whole characters and escapes only. Returns how many bytes of text went
+ * in: fewer than `bytes` means that it was cut. */
+size_t qn_utf8_printable(const char *text, size_t bytes, char *out, size_t capacity);
+
 #endif
