@@ -10,6 +10,11 @@
 
 #include "base/error.h"
 
+/* Sends jansson's allocations through memory.h, where tests can make them fail, and seeds its hash. Call it once,
+ * before threads start. A program that never does (a test, a user of the library with a jansson of his own) parses as
+ * well: then jansson allocates by malloc, which qn_free may release just the same. */
+void qn_json_init(void);
+
 /* Parses exactly one value of any kind. `what` names the document in errors ("config.json").
  * Refuses duplicate keys, nesting beyond 512, NUL in strings' text is allowed, invalid UTF-8 is not. */
 qn_status qn_json_parse(const char *text, size_t bytes, const char *what, json_t **out, qn_error *err);

@@ -10,6 +10,7 @@
 
 void qn_philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-uint64_t qn_random_seed(void); /* from getrandom(2) */
+/* From getrandom(2); where a sandbox forbids that call, mixed from the clocks and the process id. */
+uint64_t qn_random_seed(void);
 
 #endif
