@@ -1,0 +1,48 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+static void test_monotonic(void **state)
+{
+    (void)state;
+    uint64_t before = qn_now_us();
+    for (int i = 0; i < 10000; i++) {
+        uint64_t now = qn_now_us();
+        assert_true(now >= before);
+        before = now;
+    }
+}
+
+/* The unit, against the system's own clock read around it. */
+static void test_counts_microseconds(void **state)
+{
+    (void)state;
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    uint64_t now_us = qn_now_us();
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    assert_true(now_us >= (uint64_t)before.tv_sec * 1000000 + (uint64_t)before.tv_nsec / 1000);
+    assert_true(now_us <= (uint64_t)after.tv_sec * 1000000 + (uint64_t)after.tv_nsec / 1000);
+}
+
+static void test_unix_seconds(void **state)
+{
+    (void)state;
+    int64_t before = (int64_t)time(NULL), now = qn_unix_seconds(), after = (int64_t)time(NULL);
+    assert_true(before <= now && now <= after);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_monotonic),
+        cmocka_unit_test(test_counts_microseconds),
+        cmocka_unit_test(test_unix_seconds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
