@@ -1,0 +1,71 @@
+/* Decoding goes block by block: one scale, sixteen bytes. A product of an E2M1 value and a power of two of scale bytes
+ * up to 252 is exact in float32, subnormal results of scale bytes 0 and 1 included (their last bit is 2^-128). */
+#include "base/matrix.h"
+
+#include <assert.h>
+#include <stdbool.h>
+
+size_t qn_matrix_row_bytes(const qn_matrix *m)
+{
+    return m->cols * qn_dtype_bits(m->dtype) / 8;
+}
+
+size_t qn_matrix_bytes(const qn_matrix *m)
+{
+    size_t scales = m->dtype == QN_DTYPE_MXFP4 ? m->cols / QN_MXFP4_BLOCK : 0;
+    return m->rows * (qn_matrix_row_bytes(m) + scales);
+}
+
+qn_matrix qn_matrix_rows(const qn_matrix *m, size_t first, size_t count)
+{
+    assert(first <= m->rows && count <= m->rows - first);
+    qn_matrix part = *m;
+    part.rows = count;
+    part.data = m->data + first * qn_matrix_row_bytes(m);
+    if (m->scales)
+        part.scales = m->scales + first * (m->cols / QN_MXFP4_BLOCK);
+    return part;
+}
+
+static uint16_t load_u16(const uint8_t *data, size_t i)
+{
+    uint16_t bits;
+    memcpy(&bits, data + 2 * i, sizeof bits);
+    return bits;
+}
+
+static void mxfp4_row_to_f32(const uint8_t *codes, const uint8_t *scales, size_t cols, float *out)
+{
+    for (size_t i = 0; i < cols; i += QN_MXFP4_BLOCK) {
+        float scale = qn_e8m0_value(scales[i / QN_MXFP4_BLOCK]);
+        for (size_t k = i; k < i + QN_MXFP4_BLOCK; k += 2) {
+            unsigned pair = codes[k / 2];
+            out[k] = qn_e2m1_value(pair & 15) * scale;
+            out[k + 1] = qn_e2m1_value(pair >> 4) * scale;
+        }
+    }
+}
+
+void qn_matrix_row_to_f32(const qn_matrix *m, size_t row, float *out)
+{
+    assert(row < m->rows);
+    const uint8_t *data = m->data + row * qn_matrix_row_bytes(m);
+    switch (m->dtype) {
+    case QN_DTYPE_F32:
+        memcpy(out, data, m->cols * sizeof *out);
+        return;
+    case QN_DTYPE_BF16:
+        for (size_t i = 0; i < m->cols; i++)
+            out[i] = qn_bf16_to_f32(load_u16(data, i));
+        return;
+    case QN_DTYPE_F16:
+        for (size_t i = 0; i < m->cols; i++)
+            out[i] = qn_f16_to_f32(load_u16(data, i));
+        return;
+    case QN_DTYPE_MXFP4:
+        mxfp4_row_to_f32(data, m->scales + row * (m->cols / QN_MXFP4_BLOCK), m->cols, out);
+        return;
+    default:
+        assert(false);
+    }
+}
