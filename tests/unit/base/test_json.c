@@ -1,0 +1,208 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/fault.h"
+#include "base/json.h"
+
+static qn_status parse(const char *text, json_t **out, qn_error *err)
+{
+    *out = NULL;
+    *err = (qn_error){0};
+    return qn_json_parse(text, strlen(text), "doc.json", out, err);
+}
+
+static void test_any_kind_of_value(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{}", "object"},  {"[]", "array"},     {"\"x\"", "string"},    {"7", "integer"}, {"-7.5e3", "number"},
+        {"1.0", "number"}, {"true", "boolean"}, {" false ", "boolean"}, {"null", "null"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *value;
+        qn_error err;
+        assert_int_equal(parse(cases[i][0], &value, &err), QN_OK);
+        assert_string_equal(qn_json_type_name(value), cases[i][1]);
+        json_decref(value);
+    }
+}
+
+static void test_order_of_keys_and_nul_are_kept(void **state)
+{
+    (void)state;
+    json_t *value;
+    qn_error err;
+    assert_int_equal(parse("{\"z\": 1, \"a\": 2, \"m\": \"x\\u0000y\"}", &value, &err), QN_OK);
+    static const char *const expected[] = {"z", "a", "m"};
+    size_t i = 0;
+    const char *key;
+    json_t *member;
+    json_object_foreach(value, key, member) assert_string_equal(key, expected[i++]);
+    assert_int_equal(json_string_length(json_object_get(value, "m")), 3);
+    json_decref(value);
+}
+
+static void assert_refused(const char *text, const char *words)
+{
+    json_t *value;
+    qn_error err;
+    assert_int_equal(parse(text, &value, &err), QN_BAD_INPUT);
+    assert_null(value);
+    assert_memory_equal(err.message, "doc.json: ", 10);
+    if (!strstr(err.message, words))
+        fail_msg("%s lacks %s", err.message, words);
+}
+
+static void test_errors_tell_line_and_column(void **state)
+{
+    (void)state;
+    assert_refused("{\"a\": 1,\n \"b\": }", "line 2, column 7");
+    assert_refused("{\"a\": 1, \"a\": 2}", "duplicate object key");
+    assert_refused("", "line 1");
+    assert_refused("  ", "line 1");
+    assert_refused("{} x", "end of file expected");
+    assert_refused("[1, 2", "line 1");
+    assert_refused("\"\xff\"", "unable to decode byte 0xff");
+    assert_refused("\"\xed\xa0\x80\"", "unable to decode byte 0xed");
+    assert_refused("[NaN]", "line 1");
+    assert_refused("[1e999]", "line 1");
+    assert_refused("[99999999999999999999]", "line 1");
+    assert_refused("\"tab\tin string\"", "line 1");
+    assert_refused("{\"a\\u0000b\": 1}", "line 1");
+    assert_refused("\xef\xbb\xbf{}", "line 1");
+}
+
+static void test_nul_byte_outside_a_string(void **state)
+{
+    (void)state;
+    json_t *value = NULL;
+    qn_error err;
+    assert_int_equal(qn_json_parse("{}\0", 3, "doc.json", &value, &err), QN_BAD_INPUT);
+    assert_int_equal(qn_json_parse("\"a\0b\"", 5, "doc.json", &value, &err), QN_BAD_INPUT);
+    assert_int_equal(qn_json_parse(NULL, 0, "doc.json", &value, &err), QN_BAD_INPUT);
+}
+
+static char *nested(size_t depth, char open, char close)
+{
+    char *text = malloc(2 * depth + 1);
+    memset(text, open, depth);
+    memset(text + depth, close, depth);
+    text[2 * depth] = '\0';
+    return text;
+}
+
+static void test_nesting_is_bounded_at_512(void **state)
+{
+    (void)state;
+    json_t *value;
+    qn_error err;
+    char *text = nested(512, '[', ']');
+    assert_int_equal(parse(text, &value, &err), QN_OK);
+    json_decref(value);
+    free(text);
+    text = nested(513, '[', ']');
+    assert_refused(text, "deeper than 512 levels at line 1, column 513");
+    free(text);
+    text = nested(1000000, '[', ']');
+    assert_refused(text, "deeper than 512");
+    free(text);
+    text = nested(1000000, '{', '}'); /* malformed besides: either error will do, a deep recursion will not */
+    assert_refused(text, "512");
+    free(text);
+}
+
+static void test_brackets_in_strings_are_no_nesting(void **state)
+{
+    (void)state;
+    qn_buffer text = {0};
+    qn_buffer_text(&text, "[\"\\\"\\\\");
+    for (int i = 0; i < 2000; i++)
+        qn_buffer_text(&text, "[{");
+    qn_buffer_text(&text, "\", [1], {\"[[\": []}]");
+    json_t *value;
+    qn_error err;
+    assert_int_equal(parse(text.data, &value, &err), QN_OK);
+    assert_int_equal(json_array_size(value), 3);
+    json_decref(value);
+    qn_buffer_free(&text);
+}
+
+static void test_column_counts_characters_on_its_line(void **state)
+{
+    (void)state;
+    qn_buffer text = {0};
+    qn_buffer_text(&text, "[\n\"\xe2\x82\xac\xc3\xa9\", ");
+    for (int i = 0; i < 512; i++)
+        qn_buffer_char(&text, '[');
+    assert_refused(text.data, "at line 2, column 518");
+    qn_buffer_free(&text);
+}
+
+static void test_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/quern-json-XXXXXX";
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, "{\"a\": [1]}", 10), 10);
+    close(fd);
+    json_t *value = NULL;
+    qn_error err;
+    assert_int_equal(qn_json_parse_file(path, 10, &value, &err), QN_OK);
+    json_decref(value);
+    assert_int_equal(qn_json_parse_file(path, 9, &value, &err), QN_BAD_INPUT);
+    assert_non_null(strstr(err.message, path));
+    unlink(path);
+    assert_int_equal(qn_json_parse_file(path, 9, &value, &err), QN_BAD_INPUT);
+    assert_non_null(strstr(err.message, "no such file"));
+}
+
+/* Each allocation of the parser in turn fails: always a clean error, never a value with a part missing. */
+static void test_every_failed_allocation_is_an_error(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"key one\": [1, 2.5, \"a long string, longer than the lexer's first buffer is\"],"
+                               " \"b\": {\"c\": null, \"d\": [true, \"\\ud83d\\ude00\"]}}";
+    long failures = 0;
+    for (long nth = 1;; nth++) {
+        json_t *value = NULL;
+        qn_error err = {0};
+        qn_fault_arm(QN_FAULT_ALLOC, nth);
+        qn_status status = qn_json_parse(text, sizeof text - 1, "doc.json", &value, &err);
+        bool reached = qn_fault_seen(QN_FAULT_ALLOC) >= nth;
+        qn_fault_disarm();
+        if (!reached) {
+            assert_int_equal(status, QN_OK);
+            json_decref(value);
+            break;
+        }
+        assert_int_equal(status, QN_RESOURCE);
+        assert_null(value);
+        failures++;
+    }
+    assert_true(failures > 10);
+}
+
+int main(void)
+{
+    qn_json_init();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_kind_of_value),
+        cmocka_unit_test(test_order_of_keys_and_nul_are_kept),
+        cmocka_unit_test(test_errors_tell_line_and_column),
+        cmocka_unit_test(test_nul_byte_outside_a_string),
+        cmocka_unit_test(test_nesting_is_bounded_at_512),
+        cmocka_unit_test(test_brackets_in_strings_are_no_nesting),
+        cmocka_unit_test(test_column_counts_characters_on_its_line),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_every_failed_allocation_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
