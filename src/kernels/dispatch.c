@@ -1,0 +1,70 @@
+/* Which tables this build has and which of them this CPU can run. */
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/ref/ref.h"
+
+static const qn_kernels *const tables[] = {&qn_kernels_scalar};
+
+enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
+
+const qn_kernels *const *qn_kernels_all(size_t *count)
+{
+    *count = TABLE_COUNT;
+    return tables;
+}
+
+bool qn_kernels_supported(const qn_kernels *kernels)
+{
+    return kernels == &qn_kernels_scalar;
+}
+
+/* "avx2, scalar": the tables that this CPU can run. */
+static void list_supported(char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        size_t length = strlen(tables[i]->name);
+        if (!qn_kernels_supported(tables[i]) || used + length + 3 > bytes)
+            continue;
+        if (used > 0) {
+            memcpy(out + used, ", ", 2);
+            used += 2;
+        }
+        memcpy(out + used, tables[i]->name, length + 1);
+        used += length;
+    }
+}
+
+qn_status qn_kernels_select(const char *name, const qn_kernels **out, qn_error *err)
+{
+    char supported[128];
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        if (name == NULL && qn_kernels_supported(tables[i])) {
+            *out = tables[i];
+            return QN_OK;
+        }
+        if (name == NULL || strcmp(name, tables[i]->name) != 0)
+            continue;
+        if (qn_kernels_supported(tables[i])) {
+            *out = tables[i];
+            return QN_OK;
+        }
+        list_supported(supported, sizeof supported);
+        return qn_fail(err, QN_USAGE, "instruction set %s: this CPU does not have it: choose one of %s", name,
+                       supported);
+    }
+    list_supported(supported, sizeof supported);
+    return qn_fail(err, QN_USAGE, "instruction set %s: unknown: choose one of %s", name, supported);
+}
+
+qn_status qn_kernels_from_environment(const qn_kernels **out, qn_error *err)
+{
+    const char *name = getenv("QUERN_ISA");
+    if (qn_kernels_select(name, out, err) != QN_OK)
+        return qn_error_prefix(err, "QUERN_ISA");
+    return QN_OK;
+}
