@@ -14,6 +14,7 @@ typedef struct qn_kv_sequence {
     size_t block_count, max_blocks;
 } qn_kv_sequence;
 
+/* An empty sequence that may grow to max_tokens slots; QN_USAGE when the pool holds fewer. */
 qn_status qn_kv_sequence_init(qn_kv_sequence *sequence, qn_kv_pool *pool, size_t max_tokens, qn_error *err);
 void qn_kv_sequence_free(qn_kv_sequence *sequence); /* releases its blocks; {0} is fine */
 

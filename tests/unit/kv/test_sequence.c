@@ -1,0 +1,121 @@
+/* Slots map to rows of the right block; growing, shrinking and failing leave the pool's count right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/fault.h"
+#include "kv/sequence.h"
+
+enum { BLOCKS = 6, BLOCK_TOKENS = 16, LATENT = 12, INDEX = 4 };
+
+static qn_kv_pool *small_pool(void)
+{
+    static const bool has_indexer[2] = {false, true};
+    qn_kv_layout layout;
+    qn_kv_pool *pool;
+    qn_error err;
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_F32, BLOCK_TOKENS, 2, LATENT, INDEX, has_indexer, &layout, &err),
+                     QN_OK);
+    assert_int_equal(qn_kv_pool_new(&layout, BLOCKS, &pool, &err), QN_OK);
+    return pool;
+}
+
+static void test_reserve_and_truncate(void **state)
+{
+    (void)state;
+    qn_kv_pool *pool = small_pool();
+    qn_kv_sequence a, b;
+    qn_error err;
+    assert_int_equal(qn_kv_sequence_init(&a, pool, 70, &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_init(&b, pool, 80, &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_reserve(&a, 17, &err), QN_OK);
+    assert_int_equal(a.block_count, 2);
+    assert_int_equal(qn_kv_sequence_reserve(&a, 5, &err), QN_OK); /* never shrinks */
+    assert_int_equal(a.block_count, 2);
+    assert_int_equal(qn_kv_sequence_reserve(&b, 48, &err), QN_OK);
+    assert_int_equal(qn_kv_pool_free_count(pool), 1);
+
+    /* two more are wanted and one is there: nothing is taken */
+    assert_int_equal(qn_kv_sequence_reserve(&a, 64, &err), QN_RESOURCE);
+    assert_int_equal(a.block_count, 2);
+    assert_int_equal(qn_kv_pool_free_count(pool), 1);
+    assert_int_equal(qn_kv_sequence_reserve(&a, 81, &err), QN_USAGE);
+
+    qn_kv_sequence_truncate(&b, 33);
+    assert_int_equal(b.block_count, 3);
+    qn_kv_sequence_truncate(&b, 32);
+    assert_int_equal(b.block_count, 2);
+    assert_int_equal(qn_kv_sequence_reserve(&a, 64, &err), QN_OK);
+    assert_int_equal(qn_kv_pool_free_count(pool), 0);
+
+    qn_kv_sequence_free(&a);
+    qn_kv_sequence_free(&b);
+    assert_int_equal(qn_kv_pool_free_count(pool), BLOCKS);
+    qn_kv_sequence empty = {0};
+    qn_kv_sequence_free(&empty);
+    qn_kv_pool_free(pool);
+}
+
+/* Every row of two interleaved sequences keeps what was written to it. */
+static void test_rows_are_distinct(void **state)
+{
+    (void)state;
+    qn_kv_pool *pool = small_pool();
+    qn_kv_sequence sequences[2];
+    qn_error err;
+    for (size_t s = 0; s < 2; s++)
+        assert_int_equal(qn_kv_sequence_init(&sequences[s], pool, 48, &err), QN_OK);
+    for (size_t tokens = 16; tokens <= 48; tokens += 16) {
+        assert_int_equal(qn_kv_sequence_reserve(&sequences[0], tokens, &err), QN_OK);
+        assert_int_equal(qn_kv_sequence_reserve(&sequences[1], tokens, &err), QN_OK);
+    }
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t slot = 0; slot < 48; slot++) {
+            memset(qn_kv_latent_row(&sequences[s], 0, slot), (int)(s * 100 + slot), LATENT * sizeof(float));
+            memset(qn_kv_latent_row(&sequences[s], 1, slot), (int)(s * 100 + slot + 1), LATENT * sizeof(float));
+            memset(qn_kv_index_row(&sequences[s], 1, slot), (int)(s * 100 + slot + 2), INDEX * sizeof(float));
+        }
+    }
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t slot = 0; slot < 48; slot++) {
+            int value = (int)(s * 100 + slot);
+            const uint8_t *rows[3] = {qn_kv_latent_row(&sequences[s], 0, slot),
+                                      qn_kv_latent_row(&sequences[s], 1, slot),
+                                      qn_kv_index_row(&sequences[s], 1, slot)};
+            for (int i = 0; i < 3; i++) {
+                assert_int_equal(rows[i][0], value + i);
+                assert_int_equal(rows[i][(i == 2 ? INDEX : LATENT) * sizeof(float) - 1], value + i);
+            }
+        }
+        qn_kv_sequence_free(&sequences[s]);
+    }
+    qn_kv_pool_free(pool);
+}
+
+static void test_allocation_may_fail(void **state)
+{
+    (void)state;
+    qn_kv_pool *pool = small_pool();
+    qn_kv_sequence sequence = {0};
+    qn_error err;
+    qn_fault_arm(QN_FAULT_ALLOC, 1);
+    assert_int_equal(qn_kv_sequence_init(&sequence, pool, 48, &err), QN_RESOURCE);
+    qn_fault_disarm();
+    qn_kv_sequence_free(&sequence);
+    assert_int_equal(qn_kv_sequence_init(&sequence, pool, SIZE_MAX, &err), QN_USAGE);
+    qn_kv_pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reserve_and_truncate),
+        cmocka_unit_test(test_rows_are_distinct),
+        cmocka_unit_test(test_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
