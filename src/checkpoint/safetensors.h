@@ -13,15 +13,24 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-enum { QN_TENSOR_MAX_DIMS = 8 };
+enum {
+    QN_TENSOR_MAX_DIMS = 8,
+    QN_TENSOR_NAME_BYTES = 256,
+    QN_SAFETENSORS_MAX_TENSORS = 1 << 20,        /* of one file */
+    QN_SAFETENSORS_MAX_HEADER_BYTES = 100000000, /* the format's own bound */
+    QN_TENSOR_DESCRIPTION_BYTES = 224
+};
 
 typedef struct qn_tensor {
-    const char *name; /* owned by the file */
+    const char *name; /* owned by the file; printable UTF-8 */
     qn_dtype dtype;
     size_t dims, shape[QN_TENSOR_MAX_DIMS];
-    const uint8_t *data;
+    const uint8_t *data; /* not aligned to anything; for 0 bytes not to be read */
     size_t bytes;
 } qn_tensor;
+
+/* "BF16 [96, 64]", for messages. Returns out. */
+const char *qn_tensor_describe(qn_dtype dtype, size_t dims, const size_t *shape, char out[QN_TENSOR_DESCRIPTION_BYTES]);
 
 typedef struct qn_safetensors qn_safetensors;
 

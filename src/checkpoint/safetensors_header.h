@@ -1,0 +1,29 @@
+/* The JSON header of a safetensors file -> tensors. Internal to this room.
+ *
+ * A parser of its own for the one shape that a header has: real headers hold 100,000 tensors and more, hostile ones are
+ * as large as the file lets them be, and this one never takes more than a few times the header's bytes. */
+#ifndef QN_CHECKPOINT_SAFETENSORS_HEADER_H
+#define QN_CHECKPOINT_SAFETENSORS_HEADER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "checkpoint/safetensors.h"
+
+typedef struct qn_header_text {
+    const char *text; /* the header, `bytes` long */
+    size_t bytes;
+    const uint8_t *data; /* the data section behind it */
+    size_t data_bytes;
+    const char *what; /* the file in errors */
+} qn_header_text;
+
+/* Fills *out with *count tensors in the order of the text, to be released with qn_free; their names lie in `names`.
+ * Each tensor is checked by itself: name, dtype, shape against bytes, range inside the data. Fills nothing on failure.
+ */
+qn_status qn_safetensors_header_parse(const qn_header_text *header, qn_arena *names, qn_tensor **out, size_t *count,
+                                      qn_error *err);
+
+#endif
