@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-enum { QN_MAX_LAYERS = 1024, QN_MAX_EOS = 16 };
+enum { QN_MAX_LAYERS = 1024, QN_MAX_EOS = 16, QN_MAX_POSITIONS = 1 << 24 };
 
 typedef enum qn_rope_type { QN_ROPE_DEFAULT, QN_ROPE_YARN } qn_rope_type;
 
