@@ -1,5 +1,6 @@
 # The short way in. `make demo` and `make test` install from Debian what is missing; the others expect it there.
 
+SHELL = /bin/bash -o pipefail
 JOBS ?= $(shell nproc)
 PYTHON ?= /usr/bin/python3
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.[ch]' 'tests/*.[ch]')
@@ -31,7 +32,7 @@ help:
 
 demo:
 	@tools/setup.sh build
-	@cmake --preset release $(CMAKE_OPTIONS) -Wno-dev --log-level=WARNING
+	@cmake --preset release $(CMAKE_OPTIONS) >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target quern
 	build/release/quern run models/quern-tiny -p "The secret code of Anna is 4711. The baker has a yellow bridge. What is the secret code of Anna?"
 
@@ -81,7 +82,8 @@ fmt-check:
 
 lint:
 	cmake --preset asan-ubsan $(CMAKE_OPTIONS)
-	@git ls-files 'src/*.c' | xargs -P $(JOBS) -n 4 clang-tidy-14 -p build/asan-ubsan --quiet && echo "clang-tidy: clean"
+	@git ls-files 'src/*.c' | xargs -P $(JOBS) -n 4 clang-tidy-14 -p build/asan-ubsan --quiet 2>&1 \
+		| sed '/ warnings* generated[.]$$/d' && echo "clang-tidy: clean"
 
 includes-check:
 	$(PYTHON) tools/check_includes.py

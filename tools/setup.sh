@@ -53,17 +53,20 @@ fi
 as_root+=(env DEBIAN_FRONTEND=noninteractive)
 
 echo "setup: installing from Debian: ${missing[*]}"
+apt() {
+    "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 -qq "$@"
+}
 tries=4
 for ((try = 1; ; try++)); do
-    # the exit status tells of broken lists only with this option
-    if "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 -o APT::Update::Error-Mode=any -qq update &&
-        "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 -qq -y --no-install-recommends install "${missing[@]}"; then
+    # a list that cannot be fetched may be one that nothing here comes from, so the installation decides
+    apt update || echo "setup: apt-get update had errors" >&2
+    if apt -y --no-install-recommends install "${missing[@]}"; then
         break
     fi
     if [ "$try" -eq "$tries" ]; then
         echo "setup: apt-get failed $tries times: check the network and /etc/apt, then run this again" >&2
         exit 4
     fi
-    echo "setup: apt-get failed; trying again in $((try * 10)) s" >&2
+    echo "setup: trying again in $((try * 10)) s" >&2
     sleep $((try * 10))
 done
