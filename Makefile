@@ -13,7 +13,7 @@ make build       build build/release/quern and its tests
 make test        install what is missing, then run every check and test (what CI runs)
 
 make unit        unit and golden tests on the release build
-make api         tests of the HTTP server and the commands (pytest)
+make api         tests of the HTTP server, the commands and the tools (pytest)
 make asan        all tests under the address and undefined-behaviour sanitizers, with clang
 make tsan        the tests in which threads meet, under the thread sanitizer
 make fuzz        every fuzz target for 100,000 runs, with the line coverage of its parser
@@ -52,7 +52,7 @@ unit: build
 	ctest --preset release -j $(JOBS)
 
 api: build
-	QUERN_BIN=$(CURDIR)/build/release/quern $(PYTHON) -m pytest -q tests/api
+	QUERN_BIN=$(CURDIR)/build/release/quern $(PYTHON) -m pytest -q
 
 build-asan:
 	cmake --preset asan-ubsan $(CMAKE_OPTIONS)
