@@ -1,0 +1,186 @@
+/* A token's way: detokenizer (whole characters) -> stop strings -> trimming -> the channel's ready text. Each holds
+ * back what it can't decide yet. A change of channel settles what the first two hold, for the old channel; white space
+ * held back by trimming stays with its channel, since more of it may follow after another block. */
+#include "text/output.h"
+
+#include "base/memory.h"
+#include "text/detokenizer.h"
+#include "text/stop.h"
+
+enum { CHANNELS = 2 };
+
+typedef struct channel_text {
+    qn_buffer ready;
+    qn_buffer held_space; /* white space that counts only if more text follows */
+    bool begun;           /* some text has come: white space is no longer leading */
+} channel_text;
+
+struct qn_output_stream {
+    const qn_tokenizer *tokenizer;
+    bool split;
+    int32_t think_begin, think_end; /* -1: the tokenizer has none */
+    qn_channel channel;
+    size_t reasoning_tokens;
+    qn_detokenizer detokenizer;
+    qn_stop *stop;
+    int stopped;
+    qn_buffer characters, passed; /* scratch: out of the detokenizer, out of the stop strings */
+    channel_text channels[CHANNELS];
+};
+
+qn_status qn_output_stream_new(const qn_tokenizer *tokenizer, const qn_output_options *options, qn_output_stream **out,
+                               qn_error *err)
+{
+    qn_output_stream *stream = qn_alloc_zero(1, sizeof *stream);
+    if (stream == NULL) {
+        return qn_fail_memory(err, "output stream", sizeof *stream);
+    }
+    stream->tokenizer = tokenizer;
+    stream->split = options->split;
+    stream->think_begin = options->split ? qn_tokenizer_find_added(tokenizer, "<think>") : -1;
+    stream->think_end = options->split ? qn_tokenizer_find_added(tokenizer, "</think>") : -1;
+    stream->channel = options->split && options->in_reasoning ? QN_CHANNEL_REASONING : QN_CHANNEL_CONTENT;
+    stream->stopped = -1;
+    qn_detokenizer_start(&stream->detokenizer, tokenizer, true);
+    qn_status status = qn_stop_new(options->stop, options->stop_count, &stream->stop, err);
+    if (status != QN_OK) {
+        qn_output_stream_free(stream);
+        return status;
+    }
+    *out = stream;
+    return QN_OK;
+}
+
+void qn_output_stream_free(qn_output_stream *stream)
+{
+    if (stream == NULL) {
+        return;
+    }
+    qn_stop_free(stream->stop);
+    qn_buffer_free(&stream->characters);
+    qn_buffer_free(&stream->passed);
+    for (size_t i = 0; i < CHANNELS; i++) {
+        qn_buffer_free(&stream->channels[i].ready);
+        qn_buffer_free(&stream->channels[i].held_space);
+    }
+    qn_free(stream);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static void append_trimmed(channel_text *to, const char *text, size_t bytes)
+{
+    while (!to->begun && bytes > 0 && is_space(*text)) {
+        text++;
+        bytes--;
+    }
+    size_t solid = bytes;
+    while (solid > 0 && is_space(text[solid - 1])) {
+        solid--;
+    }
+    if (solid > 0) {
+        to->begun = true;
+        qn_buffer_append(&to->ready, to->held_space.data, to->held_space.size);
+        qn_buffer_clear(&to->held_space);
+        qn_buffer_append(&to->ready, text, solid);
+    }
+    qn_buffer_append(&to->held_space, text + solid, bytes - solid);
+}
+
+/* What the stop strings let pass goes to the channel. */
+static qn_status deliver(qn_output_stream *stream, qn_error *err)
+{
+    channel_text *to = &stream->channels[stream->channel];
+    if (stream->split) {
+        append_trimmed(to, qn_buffer_string(&stream->passed), stream->passed.size);
+    } else {
+        qn_buffer_append(&to->ready, stream->passed.data, stream->passed.size);
+    }
+    qn_buffer_clear(&stream->passed);
+    if (to->ready.failed || to->held_space.failed) {
+        return qn_fail_memory(err, "generated text", to->ready.size);
+    }
+    return QN_OK;
+}
+
+/* The characters that are ready go through the stop strings. */
+static qn_status pass(qn_output_stream *stream, qn_error *err)
+{
+    qn_status status = qn_stop_feed(stream->stop, qn_buffer_string(&stream->characters), stream->characters.size,
+                                    &stream->passed, err);
+    qn_buffer_clear(&stream->characters);
+    stream->stopped = qn_stop_matched(stream->stop);
+    return status == QN_OK ? deliver(stream, err) : status;
+}
+
+/* Everything held back before trimming, at the end of a stretch of one channel. */
+static qn_status settle(qn_output_stream *stream, qn_error *err)
+{
+    qn_status status = qn_detokenizer_flush(&stream->detokenizer, &stream->characters, err);
+    if (status == QN_OK) {
+        status = pass(stream, err);
+    }
+    if (status == QN_OK) {
+        status = qn_stop_flush(stream->stop, &stream->passed, err);
+    }
+    return status == QN_OK ? deliver(stream, err) : status;
+}
+
+static qn_status change_channel(qn_output_stream *stream, qn_channel channel, qn_error *err)
+{
+    if (stream->channel == channel) {
+        return QN_OK;
+    }
+    qn_status status = settle(stream, err);
+    if (status == QN_OK && stream->stopped < 0) {
+        qn_stop_reset(stream->stop);
+        stream->channel = channel;
+    }
+    return status;
+}
+
+qn_status qn_output_stream_feed(qn_output_stream *stream, int32_t token, qn_error *err)
+{
+    if (token >= 0 && token == stream->think_begin) {
+        return change_channel(stream, QN_CHANNEL_REASONING, err);
+    }
+    if (token >= 0 && token == stream->think_end) {
+        return change_channel(stream, QN_CHANNEL_CONTENT, err);
+    }
+    stream->reasoning_tokens += stream->channel == QN_CHANNEL_REASONING;
+    if (token < 0 || (size_t)token >= qn_tokenizer_size(stream->tokenizer)) {
+        return QN_OK;
+    }
+    qn_status status = qn_detokenizer_feed(&stream->detokenizer, &token, 1, &stream->characters, err);
+    return status == QN_OK ? pass(stream, err) : status;
+}
+
+qn_status qn_output_stream_finish(qn_output_stream *stream, qn_error *err)
+{
+    return stream->stopped < 0 ? settle(stream, err) : QN_OK;
+}
+
+int qn_output_stream_stopped(const qn_output_stream *stream)
+{
+    return stream->stopped;
+}
+
+const qn_buffer *qn_output_stream_text(const qn_output_stream *stream, qn_channel channel)
+{
+    return &stream->channels[channel].ready;
+}
+
+void qn_output_stream_clear(qn_output_stream *stream)
+{
+    for (size_t i = 0; i < CHANNELS; i++) {
+        qn_buffer_clear(&stream->channels[i].ready);
+    }
+}
+
+size_t qn_output_stream_reasoning_tokens(const qn_output_stream *stream)
+{
+    return stream->reasoning_tokens;
+}

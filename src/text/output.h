@@ -1,0 +1,54 @@
+/* From generated token ids to what a reader sees: reasoning and content apart, cut at stop strings, whole characters
+ * only, while the tokens arrive.
+ *
+ * The block of reasoning is recognised by the ids of <think> and </think>, never by their spelling, so text that quotes
+ * the markup stays text. How the ids are grouped changes nothing: all the text of a channel, concatenated, is the same.
+ *
+ * One thread at a time; the tokenizer must outlive the stream. */
+#ifndef QN_TEXT_OUTPUT_H
+#define QN_TEXT_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "text/tokenizer.h"
+
+typedef enum qn_channel { QN_CHANNEL_CONTENT, QN_CHANNEL_REASONING } qn_channel;
+
+typedef struct qn_output_options {
+    bool split; /* true: chat; <think> and </think> switch channels and give no text (out of place too), and white
+                   space around reasoning and content is trimmed. false: everything is content, as it is */
+    bool in_reasoning;       /* split: the prompt ended inside of a <think> block */
+    const char *const *stop; /* stop strings (text/stop.h); they are looked for in each stretch of one channel */
+    size_t stop_count;
+} qn_output_options;
+
+typedef struct qn_output_stream qn_output_stream;
+
+/* QN_USAGE: stop strings that text/stop.h refuses. */
+qn_status qn_output_stream_new(const qn_tokenizer *tokenizer, const qn_output_options *options, qn_output_stream **out,
+                               qn_error *err);
+void qn_output_stream_free(qn_output_stream *stream); /* NULL is fine */
+
+/* The next token. Special tokens, and ids beyond the tokenizer's, give no text. After a stop string matched nothing
+ * more may be fed. On failure (QN_RESOURCE) the stream is broken. */
+qn_status qn_output_stream_feed(qn_output_stream *stream, int32_t token, qn_error *err);
+
+/* No more tokens: what was held back for a stop string or an unfinished character is given out (unless a stop string
+ * matched). Trailing white space is not, when trimming. */
+qn_status qn_output_stream_finish(qn_output_stream *stream, qn_error *err);
+
+/* The index of the stop string that matched, -1 while none has. */
+int qn_output_stream_stopped(const qn_output_stream *stream);
+
+/* The text that became ready since the last clear, per channel; valid until the next call on the stream. */
+const qn_buffer *qn_output_stream_text(const qn_output_stream *stream, qn_channel channel);
+void qn_output_stream_clear(qn_output_stream *stream);
+
+/* Tokens fed while reasoning, the markup not counted. */
+size_t qn_output_stream_reasoning_tokens(const qn_output_stream *stream);
+
+#endif
