@@ -1,12 +1,14 @@
 /* Which tables this build has and which of them this CPU can run. */
 #include "kernels/kernels.h"
 
+#include <cpuid.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/ref/ref.h"
+#include "kernels/x86/avx2.h"
 
-static const qn_kernels *const tables[] = {&qn_kernels_scalar};
+static const qn_kernels *const tables[] = {&qn_kernels_avx2, &qn_kernels_scalar};
 
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
@@ -16,8 +18,22 @@ const qn_kernels *const *qn_kernels_all(size_t *count)
     return tables;
 }
 
+/* The compilers' own check covers the operating system's part (saved registers) but not F16C in each of them. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+}
+
 bool qn_kernels_supported(const qn_kernels *kernels)
 {
+    if (kernels == &qn_kernels_avx2)
+        return has_avx2();
     return kernels == &qn_kernels_scalar;
 }
 

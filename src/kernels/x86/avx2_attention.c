@@ -1,0 +1,244 @@
+/* Attention and the indexer's scores over BF16 keys.
+ *
+ * The heads of absorbed MLA share their keys, so attention is two small matrix products per block of keys: the keys are
+ * widened to float32 once, in their natural order, and stay in the L2 cache while tiles of four heads go over them,
+ * first for the scores, then for the weighted sum. The online softmax lies between. */
+#include "kernels/x86/avx2_exp.h"
+
+#include <math.h>
+
+enum { TILE_HEADS = 4, INDEX_BLOCK = 48 };
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t round_up(size_t count)
+{
+    return (count + QN_GROUP - 1) / QN_GROUP * QN_GROUP;
+}
+
+void qn_avx2_store_row(void *row, const float *x, size_t count)
+{
+    uint8_t *out = row;
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m256i bits = _mm256_srli_epi32(_mm256_castps_si256(qn_round_bf16(_mm256_loadu_ps(x + i))), 16);
+        __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(bits, bits), 0x08);
+        _mm_storeu_si128((__m128i *)(void *)(out + 2 * i), _mm256_castsi256_si128(words));
+    }
+    for (; i < count; i++) {
+        uint16_t word = qn_f32_to_bf16(x[i]);
+        memcpy(out + 2 * i, &word, 2);
+    }
+}
+
+/* count BF16 values as float32, then zeros up to `padded`. */
+static void widen_key(float *out, const uint8_t *key, size_t count, size_t padded)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        _mm256_storeu_ps(out + i, qn_load8(QN_DTYPE_BF16, key + 2 * i));
+    if (i == padded)
+        return;
+    uint8_t rest[16] = {0};
+    memcpy(rest, key + 2 * i, (count - i) * 2);
+    _mm256_storeu_ps(out + i, qn_load8(QN_DTYPE_BF16, rest));
+    memset(out + i + 8, 0, (padded - i - 8) * sizeof(float));
+}
+
+/* count float32 values rounded to BF16, then zeros up to `padded`. */
+static void round_query(float *out, const float *q, size_t count, size_t padded)
+{
+    memcpy(out, q, count * sizeof(float));
+    memset(out + count, 0, (padded - count) * sizeof(float));
+    for (size_t i = 0; i < padded; i += 8)
+        _mm256_storeu_ps(out + i, qn_round_bf16(_mm256_loadu_ps(out + i)));
+}
+
+/* Dot products of up to four rows with up to `count` keys: results[r * QN_ATTENTION_BLOCK + i]. */
+static void score_tile(float *results, const float *rows, size_t tile, size_t stride, const float *const *keys,
+                       size_t count)
+{
+    _Alignas(64) float sums[TILE_HEADS * QN_SUMS_STRIDE];
+    for (size_t r = 0; r < tile; r++)
+        memset(sums + r * QN_SUMS_STRIDE, 0, count * QN_LANES * sizeof(float));
+    if (tile == TILE_HEADS)
+        qn_tile_rows(sums, rows, NULL, stride, keys, count, stride / QN_GROUP, TILE_HEADS, 0);
+    else
+        for (size_t r = 0; r < tile; r++)
+            qn_tile_rows(sums + r * QN_SUMS_STRIDE, rows + r * stride, NULL, stride, keys, count, stride / QN_GROUP, 1,
+                         0);
+    for (size_t r = 0; r < tile; r++)
+        for (size_t i = 0; i < count; i++) {
+            const float *lanes = sums + r * QN_SUMS_STRIDE + i * QN_LANES;
+            results[r * QN_ATTENTION_BLOCK + i] = qn_reduce16(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
+        }
+}
+
+typedef struct head_state {
+    float maximum, sum, correction;
+} head_state;
+
+/* Scores of a block into probabilities relative to the running maximum; the ones behind `count` become zero. */
+static void soften(head_state *head, float *scores, size_t count, float scale)
+{
+    float larger = head->maximum;
+    for (size_t i = 0; i < count; i++) {
+        scores[i] *= scale;
+        larger = scores[i] > larger ? scores[i] : larger;
+    }
+    for (size_t i = count; i < QN_ATTENTION_BLOCK; i++)
+        scores[i] = -INFINITY;
+    __m256 sums = _mm256_setzero_ps();
+    for (size_t i = 0; i < QN_ATTENTION_BLOCK; i += 8) {
+        __m256 p = qn_exp8(_mm256_sub_ps(_mm256_loadu_ps(scores + i), _mm256_set1_ps(larger)));
+        _mm256_storeu_ps(scores + i, p);
+        sums = _mm256_add_ps(sums, p);
+    }
+    float step[8];
+    _mm256_storeu_ps(step, qn_exp8(_mm256_set1_ps(head->maximum - larger)));
+    head->correction = step[0];
+    head->sum = fmaf(head->sum, head->correction, qn_reduce8(sums));
+    head->maximum = larger;
+}
+
+/* out = out * correction + sum of p_i keys_i, keys in order, for R heads and V times eight columns from c on; columns
+ * beyond the latent ones are left alone. */
+QN_INLINE void weigh(float *out, size_t latent, const head_state *heads, const float *p, const float *keys,
+                     size_t stride, size_t count, size_t c, const int R, const int V)
+{
+    __m256 sums[TILE_HEADS][2];
+    __m256i masks[2];
+    for (int v = 0; v < V; v++)
+        masks[v] = qn_tail_mask(min_size(latent - c - 8 * (size_t)v, 8));
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V; v++) {
+            __m256 old = _mm256_maskload_ps(out + (size_t)r * latent + c + 8 * (size_t)v, masks[v]);
+            sums[r][v] = _mm256_mul_ps(old, _mm256_set1_ps(heads[r].correction));
+        }
+    for (size_t i = 0; i < count; i++)
+        for (int v = 0; v < V; v++) {
+            __m256 key = _mm256_loadu_ps(keys + i * stride + c + 8 * (size_t)v);
+            for (int r = 0; r < R; r++)
+                sums[r][v] = _mm256_fmadd_ps(_mm256_broadcast_ss(p + r * QN_ATTENTION_BLOCK + i), key, sums[r][v]);
+        }
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V; v++)
+            _mm256_maskstore_ps(out + (size_t)r * latent + c + 8 * (size_t)v, masks[v], sums[r][v]);
+}
+
+static void weigh_tile(float *out, size_t latent, const head_state *heads, size_t tile, const float *p,
+                       const float *keys, size_t stride, size_t count)
+{
+    size_t c = 0;
+    if (tile == TILE_HEADS)
+        for (; c + 8 < latent; c += 16)
+            weigh(out, latent, heads, p, keys, stride, count, c, TILE_HEADS, 2);
+    for (; c < latent; c += 8)
+        for (size_t r = 0; r < tile; r++)
+            weigh(out + r * latent, latent, heads + r, p + r * QN_ATTENTION_BLOCK, keys, stride, count, c, 1, 1);
+}
+
+/* The scratch memory: queries, one block of keys, scores of a tile, and each head's state. */
+typedef struct attend_scratch {
+    float *queries, *keys, *scores;
+    head_state *heads;
+} attend_scratch;
+
+static size_t lay_out(attend_scratch *s, float *base, size_t heads, size_t stride)
+{
+    size_t queries = heads * stride, keys = QN_ATTENTION_BLOCK * stride, scores = TILE_HEADS * QN_ATTENTION_BLOCK;
+    if (s != NULL) {
+        s->queries = base;
+        s->keys = base + queries;
+        s->scores = s->keys + keys;
+        s->heads = (head_state *)(void *)(s->scores + scores);
+    }
+    return (queries + keys + scores) * sizeof(float) + heads * sizeof(head_state);
+}
+
+size_t qn_avx2_attend_scratch_bytes(size_t heads, size_t latent, size_t rope)
+{
+    return lay_out(NULL, NULL, heads, round_up(latent + rope));
+}
+
+void qn_avx2_attend(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
+                    const void *const *keys, size_t key_count, void *scratch)
+{
+    const size_t dim = latent + rope, stride = round_up(dim);
+    attend_scratch s;
+    lay_out(&s, scratch, heads, stride);
+    memset(out, 0, heads * latent * sizeof(float));
+    for (size_t h = 0; h < heads; h++) {
+        s.heads[h] = (head_state){.maximum = -INFINITY, .sum = 0.0f, .correction = 0.0f};
+        round_query(s.queries + h * stride, q + h * dim, dim, stride);
+    }
+    for (size_t at = 0; at < key_count; at += QN_ATTENTION_BLOCK) {
+        size_t count = min_size(QN_ATTENTION_BLOCK, key_count - at);
+        const float *wide[QN_ATTENTION_BLOCK];
+        for (size_t i = 0; i < count; i++) {
+            wide[i] = s.keys + i * stride;
+            widen_key(s.keys + i * stride, keys[at + i], dim, stride);
+        }
+        for (size_t h = 0; h < heads; h += TILE_HEADS) {
+            size_t tile = min_size(TILE_HEADS, heads - h);
+            score_tile(s.scores, s.queries + h * stride, tile, stride, wide, count);
+            for (size_t r = 0; r < tile; r++)
+                soften(&s.heads[h + r], s.scores + r * QN_ATTENTION_BLOCK, count, scale);
+            weigh_tile(out + h * latent, latent, s.heads + h, tile, s.scores, s.keys, stride, count);
+        }
+    }
+    for (size_t h = 0; h < heads; h++) {
+        float factor = 1.0f / s.heads[h].sum;
+        for (size_t c = 0; c < latent; c++)
+            out[h * latent + c] *= factor;
+    }
+}
+
+/* One block of keys against up to four heads, group by group, so that any dim fits the stack. */
+static void index_tile(float *results, const float *q, size_t tile, size_t dim, const uint8_t *keys, size_t count)
+{
+    _Alignas(64) float sums[TILE_HEADS * QN_SUMS_STRIDE];
+    float panel[INDEX_BLOCK][QN_GROUP], queries[TILE_HEADS][QN_GROUP];
+    const float *wide[INDEX_BLOCK];
+    memset(sums, 0, sizeof sums);
+    memset(queries, 0, sizeof queries);
+    for (size_t at = 0; at < dim; at += QN_GROUP) {
+        size_t width = min_size(QN_GROUP, dim - at);
+        for (size_t i = 0; i < count; i++) {
+            wide[i] = panel[i];
+            widen_key(panel[i], keys + (i * dim + at) * 2, width, QN_GROUP);
+        }
+        for (size_t r = 0; r < tile; r++)
+            round_query(queries[r], q + r * dim + at, width, QN_GROUP);
+        qn_tile_rows(sums, queries[0], NULL, QN_GROUP, wide, count, 1, TILE_HEADS, 0);
+    }
+    for (size_t r = 0; r < tile; r++)
+        for (size_t i = 0; i < count; i++) {
+            const float *lanes = sums + r * QN_SUMS_STRIDE + i * QN_LANES;
+            results[r * INDEX_BLOCK + i] = qn_reduce16(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
+        }
+}
+
+void qn_avx2_index_scores(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
+                          const void *keys, size_t key_count)
+{
+    const float scale = 1.0f / sqrtf((float)dim);
+    const uint8_t *rows = keys;
+    float results[TILE_HEADS * INDEX_BLOCK];
+    for (size_t at = 0; at < key_count; at += INDEX_BLOCK) {
+        size_t count = min_size(INDEX_BLOCK, key_count - at);
+        memset(scores + at, 0, count * sizeof(float));
+        for (size_t h = 0; h < heads; h += TILE_HEADS) {
+            size_t tile = min_size(TILE_HEADS, heads - h);
+            index_tile(results, q + h * dim, tile, dim, rows + at * dim * 2, count);
+            for (size_t r = 0; r < tile; r++)
+                for (size_t i = 0; i < count; i++) {
+                    float score = scale * results[r * INDEX_BLOCK + i];
+                    scores[at + i] += weights[h + r] * (score > 0.0f ? score : 0.0f);
+                }
+        }
+    }
+}

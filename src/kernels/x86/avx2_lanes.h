@@ -1,0 +1,113 @@
+/* What the AVX2 kernels share, inlined into each: loading, rounding, the register tile, the reduction of lanes. Include
+ * it from avx2*.c only: other files are compiled without the instructions. */
+#ifndef QN_KERNELS_X86_AVX2_LANES_H
+#define QN_KERNELS_X86_AVX2_LANES_H
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernels/x86/avx2.h"
+
+/* Kernels are written once for a dtype or a tile shape that is a constant at the call: they must be inlined there. */
+#define QN_INLINE static inline __attribute__((always_inline))
+
+enum {
+    QN_HALF = QN_GROUP / 2, /* elements of a group that share a register of sums */
+    QN_LANES = 16           /* partial sums of a dot product */
+};
+
+/* Eight values rounded to BF16 (nearest even) and back; NaN stays NaN, made quiet. */
+QN_INLINE __m256 qn_round_bf16(__m256 x)
+{
+    __m256i bits = _mm256_castps_si256(x);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    __m256 quiet = _mm256_or_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x00400000)));
+    __m256 chosen = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), quiet, nan);
+    return _mm256_and_ps(chosen, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000)));
+}
+
+/* Eight BF16, F16 or F32 values at any address, in their order, as float32. */
+QN_INLINE __m256 qn_load8(qn_dtype dtype, const uint8_t *p)
+{
+    if (dtype == QN_DTYPE_F32)
+        return _mm256_loadu_ps((const float *)(const void *)p);
+    __m128i words = _mm_loadu_si128((const __m128i *)(const void *)p);
+    if (dtype == QN_DTYPE_F16)
+        return _mm256_cvtph_ps(words);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
+}
+
+/* All ones in lanes 0..count-1: for masked loads and stores, which leave other memory alone. */
+QN_INLINE __m256i qn_tail_mask(size_t count)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+QN_INLINE float qn_reduce8(__m256 sums)
+{
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* The fixed reduction of a dot product's 16 lanes. */
+QN_INLINE float qn_reduce16(__m256 low, __m256 high)
+{
+    return qn_reduce8(_mm256_add_ps(low, high));
+}
+
+/* Rows of `sums` are this far apart: room for the 16 lanes of every row of activations. */
+enum { QN_SUMS_STRIDE = QN_MATMUL_MAX_ROWS * QN_LANES };
+
+/* Adds `groups` groups to the lanes of R weight rows times C activation rows: sums[r * QN_SUMS_STRIDE + c * 16 ..].
+ * Weight row r starts at w + r * w_stride, its scales (a float for each lane of each group, if `scaled`) at
+ * scales + r * w_stride / QN_GROUP * 16. 4 x 3 sums of a half, three activations and one weight fill the registers; the
+ * row sums stay in memory, which is touched once in eight FMAs. */
+QN_INLINE void qn_tile(float *sums, const float *w, const float *scales, size_t w_stride, const float *const *x,
+                       size_t groups, const int R, const int C, const int scaled)
+{
+    for (size_t half = 0; half < 2 * groups; half++) {
+        __m256 fresh[4][3];
+        for (int r = 0; r < R; r++)
+            for (int c = 0; c < C; c++)
+                fresh[r][c] = _mm256_setzero_ps();
+        for (size_t at = half * QN_HALF; at < (half + 1) * QN_HALF; at += 8) {
+            __m256 xs[3];
+            for (int c = 0; c < C; c++)
+                xs[c] = _mm256_loadu_ps(x[c] + at);
+            for (int r = 0; r < R; r++) {
+                __m256 weight = _mm256_loadu_ps(w + (size_t)r * w_stride + at);
+                for (int c = 0; c < C; c++)
+                    fresh[r][c] = _mm256_fmadd_ps(weight, xs[c], fresh[r][c]);
+            }
+        }
+        for (int r = 0; r < R; r++) {
+            __m256 scale = _mm256_setzero_ps();
+            if (scaled)
+                scale = _mm256_loadu_ps(scales + (size_t)r * (w_stride / QN_GROUP) * QN_LANES + half * 8);
+            for (int c = 0; c < C; c++) {
+                float *sum = sums + r * QN_SUMS_STRIDE + c * QN_LANES + (half & 1) * 8;
+                __m256 old = _mm256_loadu_ps(sum);
+                _mm256_storeu_ps(sum,
+                                 scaled ? _mm256_fmadd_ps(fresh[r][c], scale, old) : _mm256_add_ps(old, fresh[r][c]));
+            }
+        }
+    }
+}
+
+/* qn_tile over any number of activation rows, three at a time. */
+QN_INLINE void qn_tile_rows(float *sums, const float *w, const float *scales, size_t w_stride, const float *const *x,
+                            size_t rows, size_t groups, const int R, const int scaled)
+{
+    size_t c = 0;
+    for (; c + 3 <= rows; c += 3)
+        qn_tile(sums + c * QN_LANES, w, scales, w_stride, x + c, groups, R, 3, scaled);
+    if (rows - c == 2)
+        qn_tile(sums + c * QN_LANES, w, scales, w_stride, x + c, groups, R, 2, scaled);
+    else if (rows - c == 1)
+        qn_tile(sums + c * QN_LANES, w, scales, w_stride, x + c, groups, R, 1, scaled);
+}
+
+#endif

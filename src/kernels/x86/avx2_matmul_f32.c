@@ -1,0 +1,104 @@
+/* Products with activations that are not rounded: the router and the indexer's head weights, small matrices both.
+ *
+ * Weights are widened in their natural order (vector j of a group: elements 8j ..), four rows at a time, so that the
+ * activations are used where they lie. MXFP4 values are scaled before the product here. */
+#include "kernels/x86/avx2_lanes.h"
+
+enum { TILE_ROWS = 4, BLOCK_GROUPS = 8, BLOCK = BLOCK_GROUPS * QN_GROUP };
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void widen_mxfp4(float *out, const uint8_t *codes, const uint8_t *scales, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint8_t scale = scales[i / QN_MXFP4_BLOCK];
+        unsigned code = (unsigned)codes[i / 2] >> (i % 2 * 4) & 15;
+        out[i] = scale < 2 ? 0.0f : qn_e2m1_value(code) * qn_e8m0_value(scale);
+    }
+}
+
+QN_INLINE void widen_values(float *out, const uint8_t *data, size_t count, const qn_dtype dtype)
+{
+    const size_t bytes = dtype == QN_DTYPE_F32 ? 4 : 2;
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        _mm256_storeu_ps(out + i, qn_load8(dtype, data + i * bytes));
+    if (i < count) {
+        uint8_t rest[32] = {0};
+        memcpy(rest, data + i * bytes, (count - i) * bytes);
+        _mm256_storeu_ps(out + i, qn_load8(dtype, rest));
+    }
+}
+
+/* Elements [at, at + count) of row n; out has room for count rounded up to eight. */
+static void widen(float *out, const qn_matrix *w, size_t n, size_t at, size_t count)
+{
+    size_t element = n * w->cols + at;
+    switch (w->dtype) {
+    case QN_DTYPE_F32:
+        widen_values(out, w->data + element * 4, count, QN_DTYPE_F32);
+        break;
+    case QN_DTYPE_F16:
+        widen_values(out, w->data + element * 2, count, QN_DTYPE_F16);
+        break;
+    case QN_DTYPE_BF16:
+        widen_values(out, w->data + element * 2, count, QN_DTYPE_BF16);
+        break;
+    default:
+        widen_mxfp4(out, w->data + element / 2, w->scales + element / QN_MXFP4_BLOCK, count);
+        break;
+    }
+}
+
+/* The activations of one block: where they lie if all of it is there, else copied and filled with zeros. */
+static void gather_block(const float **xs, float (*copies)[QN_GROUP], const float *const *x, size_t rows, size_t at,
+                         size_t count)
+{
+    for (size_t r = 0; r < rows; r++) {
+        xs[r] = x[r] + at;
+        if (count % QN_GROUP == 0)
+            continue;
+        memset(copies[r], 0, sizeof copies[r]);
+        memcpy(copies[r], xs[r], count * sizeof(float));
+        xs[r] = copies[r];
+    }
+}
+
+static void tile_rows(const qn_matrix *w, size_t first, size_t count, const float *const *x, size_t rows,
+                      float *const *y, size_t at_y)
+{
+    _Alignas(64) float sums[TILE_ROWS * QN_SUMS_STRIDE];
+    _Alignas(64) float panel[TILE_ROWS][BLOCK];
+    float copies[QN_MATMUL_MAX_ROWS][QN_GROUP];
+    const float *xs[QN_MATMUL_MAX_ROWS];
+    memset(sums, 0, sizeof sums);
+    memset(panel, 0, sizeof panel);
+    const size_t full = w->cols / QN_GROUP * QN_GROUP;
+    for (size_t at = 0; at < w->cols;) {
+        /* whole groups first, the short one alone */
+        size_t block = at < full ? min_size(BLOCK, full - at) : w->cols - at;
+        for (size_t r = 0; r < count; r++) {
+            if (at >= full)
+                memset(panel[r], 0, QN_GROUP * sizeof(float));
+            widen(panel[r], w, first + r, at, block);
+        }
+        gather_block(xs, copies, x, rows, at, block);
+        qn_tile_rows(sums, panel[0], NULL, BLOCK, xs, rows, (block + QN_GROUP - 1) / QN_GROUP, TILE_ROWS, 0);
+        at += block;
+    }
+    for (size_t n = 0; n < count; n++)
+        for (size_t r = 0; r < rows; r++) {
+            const float *lanes = sums + n * QN_SUMS_STRIDE + r * QN_LANES;
+            y[r][at_y + n] = qn_reduce16(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
+        }
+}
+
+void qn_avx2_matmul_f32(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
+                        float *const *y)
+{
+    for (size_t n = first; n < last; n += TILE_ROWS)
+        tile_rows(w, n, min_size(TILE_ROWS, last - n), x, rows, y, n - first);
+}

@@ -1,0 +1,19 @@
+/* The AVX2 table. */
+#include "kernels/x86/avx2.h"
+
+const qn_kernels qn_kernels_avx2 = {
+    .name = "avx2",
+    .kv_dtype = QN_DTYPE_BF16,
+    .packed_bytes = qn_avx2_packed_bytes,
+    .pack = qn_avx2_pack,
+    .matmul = qn_avx2_matmul,
+    .matmul_f32 = qn_avx2_matmul_f32,
+    .matmul_transposed = qn_avx2_matmul_transposed,
+    .store_row = qn_avx2_store_row,
+    .attend_scratch_bytes = qn_avx2_attend_scratch_bytes,
+    .attend = qn_avx2_attend,
+    .index_scores = qn_avx2_index_scores,
+    .rms_norm = qn_avx2_rms_norm,
+    .silu_multiply = qn_avx2_silu_multiply,
+    .axpy = qn_avx2_axpy,
+};

@@ -1,0 +1,58 @@
+#include "tables.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/ref/ref.h"
+#include "unit/kernels/support.h"
+
+#ifdef QUERN_HAVE_EMULATED
+extern const qn_kernels qn_kernels_avx512bf16_emulated;
+#endif
+
+size_t tested_tables(tested_table out[TESTED_TABLES_MAX])
+{
+    size_t count, used = 0;
+    const qn_kernels *const *all = qn_kernels_all(&count);
+    for (size_t i = count; i-- > 0;)
+        if (qn_kernels_supported(all[i]))
+            out[used++] = (tested_table){all[i], all[i]->name, false};
+#ifdef QUERN_HAVE_EMULATED
+    out[used++] = (tested_table){&qn_kernels_avx512bf16_emulated, "avx512bf16-emulated", true};
+#endif
+    return used;
+}
+
+void print_tested_tables(void)
+{
+    size_t count;
+    const qn_kernels *const *all = qn_kernels_all(&count);
+    for (size_t i = 0; i < count; i++)
+        printf("table %s: %s\n", all[i]->name,
+               qn_kernels_supported(all[i]) ? "tested natively" : "NOT RUN natively: this CPU does not have it");
+#ifdef QUERN_HAVE_EMULATED
+    printf("table avx512bf16: tested emulated, its sources compiled through SIMDe\n");
+#else
+    printf("table avx512bf16: NOT RUN emulated: built without SIMDe\n");
+#endif
+}
+
+const void *packed_row(const qn_kernels *kernels, const float *x, size_t cols, qn_dtype weight_dtype)
+{
+    void *packed = guarded(kernels->packed_bytes(cols, weight_dtype), 1);
+    kernels->pack(packed, x, cols, weight_dtype);
+    return packed;
+}
+
+bool rounds_activations(const qn_kernels *kernels)
+{
+    return kernels->kv_dtype == QN_DTYPE_BF16;
+}
+
+/* Errors of rounding add up like a random walk along the longest chain, here with room to spare. */
+float sum_tolerance(size_t terms, double magnitude)
+{
+    double chain = (double)terms / QN_GROUP + 32.0;
+    return (float)(0x1p-23 * sqrt(chain) * magnitude) + 1e-37f;
+}
