@@ -53,7 +53,8 @@ typedef struct qn_segment {
 typedef enum qn_observed {
     QN_OBSERVE_HIDDEN,         /* float: residual stream after the layer */
     QN_OBSERVE_ATTENTION,      /* float: after o_proj */
-    QN_OBSERVE_TOPK,           /* int32: full layers; selected positions ascending, then -1; width index_topk */
+    QN_OBSERVE_TOPK,           /* int32: full layers; selected positions ascending, then -1; width min(index_topk,
+                                  max_context_tokens). All -1 where dsa_dense_below selects more than that: all keys */
     QN_OBSERVE_TOPK_MARGIN,    /* float, width 1: last taken minus first left out, infinity if nothing was left out */
     QN_OBSERVE_ROUTER_EXPERTS, /* int32, ascending */
     QN_OBSERVE_ROUTER_WEIGHTS, /* float, in that order, scaling factor included */
@@ -75,7 +76,8 @@ qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t s
 void qn_model_logits(qn_model *model, const float *const *hidden, size_t rows, float *const *logits);
 
 /* The indexer's choice of one MTP row, to be reused by the draft steps that follow (index_share_for_mtp_iteration). The
- * caller owns it; positions has room for index_topk. */
+ * caller owns it; positions has room for index_topk. A count above index_topk (dsa_dense_below) means all positions
+ * below count, and positions is not written. */
 typedef struct qn_mtp_selection {
     int32_t *positions;
     size_t count;

@@ -1,0 +1,244 @@
+/* Two loops with the packing of the activations in between. In the first, an item is a tile of outputs of one expert
+ * and up to 64 of its rows. In the second, an item is a tile of the hidden size for all experts and rows, so that one
+ * thread adds up a row's experts in order. Either way each weight is read once per 64 rows that take it. */
+#include "model/mlp.h"
+
+#include <string.h>
+
+#include "model/parallel.h"
+
+enum { PACK_BATCH = 4 };
+
+void qn_group_by_expert(const int32_t *taken, const float *weights, size_t rows, size_t per_row, size_t experts,
+                        qn_grouping *out)
+{
+    size_t pairs = rows * per_row;
+    memset(out->first, 0, (experts + 1) * sizeof *out->first);
+    for (size_t i = 0; i < pairs; i++)
+        out->first[(size_t)taken[i] + 1]++;
+    for (size_t e = 0; e < experts; e++)
+        out->first[e + 1] += out->first[e];
+    /* first[e] moves to the end of e's pairs while they are filled in, and then back by one place in the table. */
+    for (size_t i = 0; i < pairs; i++) {
+        size_t at = out->first[taken[i]]++;
+        out->row[at] = (int32_t)(i / per_row);
+        out->weight[at] = weights[i];
+    }
+    for (size_t e = experts; e > 0; e--)
+        out->first[e] = out->first[e - 1];
+    out->first[0] = 0;
+}
+
+typedef struct mlp {
+    const qn_step *step;
+    const qn_layer_weights *weights;
+    size_t layer;
+    qn_packed in, down, shared_down;
+    size_t groups; /* of ws->groups */
+    size_t pairs;  /* rows of the routed experts' activations */
+    size_t tile;   /* of the hidden size */
+} mlp;
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static void pack_input(void *context, size_t row, size_t worker)
+{
+    (void)worker;
+    const mlp *m = context;
+    qn_packed_put(&m->in, row, m->step->ws->h.rows[row]);
+}
+
+static void route_row(void *context, size_t row, size_t worker)
+{
+    const mlp *m = context;
+    qn_workspace *ws = m->step->ws;
+    const qn_config *c = m->step->config;
+    size_t taken = c->num_experts_per_tok;
+    qn_step_check(m->step, row, QN_NONFINITE_ROUTER, ws->router.rows[row], c->n_routed_experts);
+    ws->margin[row] = qn_route(c, m->weights->router_bias, ws->router.rows[row], ws->experts + row * taken,
+                               ws->expert_weights + row * taken, &ws->worker[worker].router);
+}
+
+static void add_group(mlp *m, const qn_mlp_weights *w, size_t expert, qn_mlp_group group)
+{
+    group.gate = &w->gate[expert];
+    group.up = &w->up[expert];
+    group.down = &w->down[expert];
+    group.inner = w->inner;
+    m->step->ws->groups[m->groups++] = group;
+}
+
+/* Routes the rows; each expert that anybody takes becomes a group. */
+static void add_routed(mlp *m)
+{
+    const qn_step *step = m->step;
+    const qn_config *c = step->config;
+    qn_workspace *ws = step->ws;
+    qn_product product = {.w = &m->weights->router, .x_f32 = (const float *const *)ws->h.rows, .y = ws->router.rows};
+    qn_products_run(step->pool, step->kernels, &product, 1, step->rows);
+    qn_for_rows(step->pool, step->rows, route_row, m);
+    qn_step_observe(step, QN_OBSERVE_ROUTER_EXPERTS, m->layer, ws->experts, c->num_experts_per_tok);
+    qn_step_observe(step, QN_OBSERVE_ROUTER_WEIGHTS, m->layer, ws->expert_weights, c->num_experts_per_tok);
+    qn_step_observe(step, QN_OBSERVE_ROUTER_MARGIN, m->layer, ws->margin, 1);
+
+    qn_grouping by_expert = {.first = ws->expert_first, .row = ws->pair_row, .weight = ws->pair_weight};
+    qn_group_by_expert(ws->experts, ws->expert_weights, step->rows, c->num_experts_per_tok, c->n_routed_experts,
+                       &by_expert);
+    m->pairs = step->rows * c->num_experts_per_tok;
+    for (size_t e = 0; e < c->n_routed_experts; e++) {
+        size_t first = by_expert.first[e], rows = by_expert.first[e + 1] - first;
+        if (rows > 0)
+            add_group(m, &m->weights->experts, e,
+                      (qn_mlp_group){.row = by_expert.row + first,
+                                     .weight = by_expert.weight + first,
+                                     .rows = rows,
+                                     .activations = ws->activations + first * m->weights->experts.inner,
+                                     .first_packed = first});
+    }
+}
+
+/* Tiles of the first phase: all groups together are to keep the threads busy. */
+static size_t lay_out_items(const mlp *m)
+{
+    qn_mlp_group *groups = m->step->ws->groups;
+    size_t outputs = 0, items = 0;
+    for (size_t g = 0; g < m->groups; g++)
+        outputs += groups[g].inner;
+    for (size_t g = 0; g < m->groups; g++) {
+        groups[g].tile = qn_tile_outputs(m->step->pool, outputs, 2 * qn_matrix_row_bytes(groups[g].gate));
+        items += ceil_div(groups[g].inner, groups[g].tile) * ceil_div(groups[g].rows, QN_MATMUL_MAX_ROWS);
+        groups[g].items = items;
+    }
+    return items;
+}
+
+/* The first group whose items end behind `item`. */
+static size_t group_of_item(const qn_mlp_group *groups, size_t count, size_t item)
+{
+    size_t low = 0, high = count - 1;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (item < groups[middle].items)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static void multiply(const mlp *m, const qn_matrix *w, size_t first, size_t last, const qn_mlp_group *group, size_t row,
+                     size_t rows, float *const *y)
+{
+    const void *x[QN_MATMUL_MAX_ROWS];
+    const void *const *all = qn_packed_rows(&m->in, w);
+    for (size_t r = 0; r < rows; r++)
+        x[r] = all[group->row ? (size_t)group->row[row + r] : row + r];
+    m->step->kernels->matmul(w, first, last, x, rows, y);
+}
+
+static void gate_and_up(void *context, size_t item, size_t worker)
+{
+    const mlp *m = context;
+    const qn_mlp_group *groups = m->step->ws->groups;
+    size_t g = group_of_item(groups, m->groups, item);
+    const qn_mlp_group *group = &groups[g];
+    item -= g > 0 ? groups[g - 1].items : 0;
+    size_t row_blocks = ceil_div(group->rows, QN_MATMUL_MAX_ROWS);
+    size_t first = item / row_blocks * group->tile, last = min_size(first + group->tile, group->inner);
+    size_t row = item % row_blocks * QN_MATMUL_MAX_ROWS, rows = min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
+
+    float *gate[QN_MATMUL_MAX_ROWS], *up[QN_MATMUL_MAX_ROWS];
+    for (size_t r = 0; r < rows; r++) {
+        gate[r] = group->activations + (row + r) * group->inner + first;
+        up[r] = m->step->ws->worker[worker].tile + r * QN_TILE_OUTPUTS;
+    }
+    multiply(m, group->gate, first, last, group, row, rows, gate);
+    multiply(m, group->up, first, last, group, row, rows, up);
+    for (size_t r = 0; r < rows; r++)
+        m->step->kernels->silu_multiply(gate[r], gate[r], up[r], last - first);
+}
+
+/* Rows of activations, the routed experts' first. */
+static void pack_activations(void *context, size_t batch, size_t worker)
+{
+    (void)worker;
+    const mlp *m = context;
+    const qn_mlp_weights *dense = &m->weights->dense;
+    size_t all = m->pairs + (dense->count > 0 ? m->step->rows : 0);
+    const float *routed = m->step->ws->activations, *shared = routed + m->pairs * m->weights->experts.inner;
+    for (size_t i = batch * PACK_BATCH; i < min_size((batch + 1) * PACK_BATCH, all); i++) {
+        if (i < m->pairs)
+            qn_packed_put(&m->down, i, routed + i * m->weights->experts.inner);
+        else
+            qn_packed_put(&m->shared_down, i - m->pairs, shared + (i - m->pairs) * dense->inner);
+    }
+}
+
+/* out[row][first .. last) += weight * (down activations) for the rows of one group. */
+static void add_down(const mlp *m, const qn_mlp_group *group, size_t first, size_t last, float *tile)
+{
+    const void *const *x = qn_packed_rows(group->row ? &m->down : &m->shared_down, group->down) + group->first_packed;
+    for (size_t row = 0; row < group->rows; row += QN_MATMUL_MAX_ROWS) {
+        size_t rows = min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
+        float *y[QN_MATMUL_MAX_ROWS];
+        for (size_t r = 0; r < rows; r++)
+            y[r] = tile + r * QN_TILE_OUTPUTS;
+        m->step->kernels->matmul(group->down, first, last, x + row, rows, y);
+        for (size_t r = 0; r < rows; r++) {
+            size_t to = group->row ? (size_t)group->row[row + r] : row + r;
+            m->step->kernels->axpy(m->step->ws->branch.rows[to] + first, group->weight ? group->weight[row + r] : 1.0f,
+                                   y[r], last - first);
+        }
+    }
+}
+
+static void down_tile(void *context, size_t item, size_t worker)
+{
+    const mlp *m = context;
+    qn_workspace *ws = m->step->ws;
+    size_t first = item * m->tile, last = min_size(first + m->tile, m->step->config->hidden_size);
+    for (size_t r = 0; r < m->step->rows; r++)
+        memset(ws->branch.rows[r] + first, 0, (last - first) * sizeof(float));
+    for (size_t g = 0; g < m->groups; g++)
+        add_down(m, &ws->groups[g], first, last, ws->worker[worker].tile);
+}
+
+static void prepare_packed(mlp *m)
+{
+    const qn_step *step = m->step;
+    qn_workspace *ws = step->ws;
+    const qn_mlp_weights *dense = &m->weights->dense, *experts = &m->weights->experts;
+    m->in = qn_packed_make(step->kernels, step->rows, step->config->hidden_size, dense->in_dtypes | experts->in_dtypes,
+                           ws->packed_in, ws->packed_in_rows);
+    m->down = qn_packed_make(step->kernels, m->pairs, experts->inner, experts->down_dtypes, ws->packed_down,
+                             ws->packed_down_rows);
+    m->shared_down = qn_packed_make(step->kernels, step->rows, dense->inner, dense->down_dtypes, ws->packed_shared_down,
+                                    ws->packed_shared_down_rows);
+}
+
+void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
+{
+    mlp m = {.step = step, .weights = weights, .layer = layer};
+    size_t hidden = step->config->hidden_size;
+    if (weights->is_sparse)
+        add_routed(&m);
+    if (weights->dense.count > 0)
+        add_group(&m, &weights->dense, 0,
+                  (qn_mlp_group){.rows = step->rows,
+                                 .activations = step->ws->activations + m.pairs * weights->experts.inner});
+    prepare_packed(&m);
+    qn_for_rows(step->pool, step->rows, pack_input, &m);
+    qn_pool_run(step->pool, lay_out_items(&m), gate_and_up, &m);
+    size_t activations = m.pairs + (weights->dense.count > 0 ? step->rows : 0);
+    qn_for_rows(step->pool, ceil_div(activations, PACK_BATCH), pack_activations, &m);
+    m.tile = qn_tile_outputs(step->pool, hidden, qn_matrix_row_bytes(step->ws->groups[0].down));
+    qn_pool_run(step->pool, ceil_div(hidden, m.tile), down_tile, &m);
+}

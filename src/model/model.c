@@ -1,0 +1,82 @@
+/* Opening and closing: weights by name, frequencies, buffers. */
+#include "model/model.h"
+
+#include "base/memory.h"
+#include "model/state.h"
+
+static const float DEFAULT_MLA_NORM_EPS = 1e-6f;
+
+static qn_status open_parts(qn_model *model, qn_checkpoint *checkpoint, const qn_model_options *options, qn_error *err)
+{
+    qn_workspace_sizes sizes = {.threads = qn_pool_threads(options->pool),
+                                .max_rows = options->max_rows,
+                                .max_context_tokens = options->max_context_tokens,
+                                .dsa_dense_below = options->dsa_dense_below};
+    if (!model->config->layer_has_indexer[0])
+        return qn_fail(err, QN_BAD_INPUT,
+                       "config.json: indexer_types: layer 0 is shared: it has no layer before it "
+                       "whose keys it could share");
+    qn_status status = qn_rope_make(model->config, &model->rope, err);
+    if (status == QN_OK)
+        status = qn_weights_take(checkpoint, &model->weights, err);
+    if (status == QN_OK)
+        status = qn_workspace_make(model->config, &model->weights, model->kernels, sizes, &model->workspace, err);
+    return status;
+}
+
+qn_status qn_model_open(qn_checkpoint *checkpoint, const qn_model_options *options, qn_model **out, qn_error *err)
+{
+    qn_model *model = qn_alloc_zero(1, sizeof *model);
+    if (!model)
+        return qn_fail_memory(err, "model", sizeof *model);
+    model->config = qn_checkpoint_config(checkpoint);
+    model->kernels = options->kernels;
+    model->pool = options->pool;
+    model->mla_norm_eps = options->mla_norm_eps > 0 ? options->mla_norm_eps : DEFAULT_MLA_NORM_EPS;
+    qn_status status = open_parts(model, checkpoint, options, err);
+    if (status != QN_OK) {
+        qn_model_close(model);
+        return status;
+    }
+    *out = model;
+    return QN_OK;
+}
+
+void qn_model_close(qn_model *model)
+{
+    if (!model)
+        return;
+    qn_workspace_free(&model->workspace);
+    qn_weights_free(&model->weights);
+    qn_free(model);
+}
+
+const qn_config *qn_model_config(const qn_model *model)
+{
+    return model->config;
+}
+
+bool qn_model_has_mtp(const qn_model *model)
+{
+    return model->weights.has_mtp;
+}
+
+size_t qn_model_weight_bytes(const qn_model *model)
+{
+    return model->weights.bytes;
+}
+
+size_t qn_model_step_bytes(const qn_model *model)
+{
+    return model->workspace.bytes;
+}
+
+qn_status qn_model_kv_layout(const qn_model *model, size_t block_tokens, qn_kv_layout *out, qn_error *err)
+{
+    const qn_config *c = model->config;
+    bool has_indexer[QN_KV_MAX_LAYERS];
+    for (size_t i = 0; i < model->weights.layer_count; i++)
+        has_indexer[i] = model->weights.layers[i].attention.has_indexer;
+    return qn_kv_layout_make(model->kernels->kv_dtype, block_tokens, model->weights.layer_count,
+                             c->kv_lora_rank + c->qk_rope_head_dim, c->index_head_dim, has_indexer, out, err);
+}

@@ -1,0 +1,27 @@
+/* What an open model holds; for model.c, forward.c and mtp.c alone. */
+#ifndef QN_MODEL_STATE_H
+#define QN_MODEL_STATE_H
+
+#include "model/model.h"
+#include "model/rope.h"
+#include "model/step.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+
+struct qn_model {
+    const qn_config *config; /* the checkpoint's */
+    const qn_kernels *kernels;
+    qn_pool *pool;
+    float mla_norm_eps;
+    qn_rope rope;
+    qn_weights weights;
+    qn_workspace workspace;
+};
+
+/* Checks what a segment says and lists its rows from ws->row[rows] on. `slots`: how many its sequence has to have. */
+qn_status qn_model_add_rows(qn_model *model, const qn_kv_sequence *sequence, const int32_t *ids, size_t start,
+                            size_t count, size_t slots, size_t *rows, qn_error *err);
+
+qn_step qn_model_step(qn_model *model, size_t rows, const qn_observer *observer);
+
+#endif

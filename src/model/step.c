@@ -1,0 +1,65 @@
+/* Faults are noted per row by whichever thread finds them and read between loops, so that which one is reported does
+ * not depend on threads: the first row's first. */
+#include "model/step.h"
+
+#include <string.h>
+
+bool qn_all_finite(const float *x, size_t count)
+{
+    /* An exponent of all ones. Written without a branch so that it is vectorised. */
+    uint32_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return bad == 0;
+}
+
+void qn_step_check(const qn_step *step, size_t row, qn_nonfinite place, const float *x, size_t count)
+{
+    if (!qn_all_finite(x, count) && step->ws->nonfinite[row] == QN_NONFINITE_NONE)
+        step->ws->nonfinite[row] = (uint8_t)place;
+}
+
+static const char *place_name(unsigned place)
+{
+    switch (place) {
+    case QN_NONFINITE_EMBEDDING:
+        return "the embedding";
+    case QN_NONFINITE_LATENT:
+        return "the latent (kv_a_proj_with_mqa)";
+    case QN_NONFINITE_INDEX_KEY:
+        return "the indexer's key (wk)";
+    case QN_NONFINITE_INDEX_QUERY:
+        return "the indexer's query (wq_b, weights_proj)";
+    case QN_NONFINITE_ATTENTION:
+        return "the attention's output (o_proj)";
+    case QN_NONFINITE_ROUTER:
+        return "the router's scores (mlp.gate)";
+    case QN_NONFINITE_MLP:
+        return "the MLP's output (down_proj)";
+    default:
+        return "the hidden state that the MTP layer was given";
+    }
+}
+
+qn_status qn_step_status(const qn_step *step, size_t layer, qn_error *err)
+{
+    for (size_t r = 0; r < step->rows; r++) {
+        unsigned place = step->ws->nonfinite[r];
+        if (place != QN_NONFINITE_NONE)
+            return qn_fail(err, QN_FAILED,
+                           "layer %zu%s: %s at position %zu is not finite: the checkpoint's weights are damaged or "
+                           "overflow float32: check its files against their source",
+                           layer, layer == step->config->num_hidden_layers ? " (MTP)" : "", place_name(place),
+                           step->ws->row[r].position);
+    }
+    return QN_OK;
+}
+
+void qn_step_observe(const qn_step *step, qn_observed what, size_t layer, const void *data, size_t width)
+{
+    if (step->observer)
+        step->observer->observe(step->observer->context, what, layer, data, step->rows, width);
+}

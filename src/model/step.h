@@ -1,0 +1,53 @@
+/* One call's rows on their way through the layers: what every part of the forward pass is given.
+ *
+ * Rows may belong to several sequences and are in the order of the call's segments. All of it is owned by the call. */
+#ifndef QN_MODEL_STEP_H
+#define QN_MODEL_STEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+#include "checkpoint/config.h"
+#include "kernels/kernels.h"
+#include "model/model.h"
+#include "model/rope.h"
+#include "model/workspace.h"
+
+typedef struct qn_step {
+    const qn_config *config;
+    const qn_kernels *kernels;
+    qn_pool *pool;
+    const qn_rope *rope;
+    qn_workspace *ws;
+    float mla_norm_eps;
+    size_t rows;
+    size_t first_slot; /* the slot of position 0: 0, in the MTP layer 1 */
+    const qn_observer *observer;
+} qn_step;
+
+/* Where a value that is not finite first showed up in a row. */
+typedef enum qn_nonfinite {
+    QN_NONFINITE_NONE,
+    QN_NONFINITE_EMBEDDING,
+    QN_NONFINITE_LATENT,
+    QN_NONFINITE_INDEX_KEY,
+    QN_NONFINITE_INDEX_QUERY,
+    QN_NONFINITE_ATTENTION,
+    QN_NONFINITE_ROUTER,
+    QN_NONFINITE_MLP,
+    QN_NONFINITE_HIDDEN
+} qn_nonfinite;
+
+bool qn_all_finite(const float *x, size_t count);
+
+/* Notes `place` for the row unless x is finite or an earlier fault is noted. */
+void qn_step_check(const qn_step *step, size_t row, qn_nonfinite place, const float *x, size_t count);
+
+/* QN_OK, or QN_FAILED with the first row's fault. */
+qn_status qn_step_status(const qn_step *step, size_t layer, qn_error *err);
+
+void qn_step_observe(const qn_step *step, qn_observed what, size_t layer, const void *data, size_t width);
+
+#endif

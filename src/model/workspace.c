@@ -1,0 +1,245 @@
+/* Buffers are taken one by one, so that a sanitizer sees the end of each, and noted in a list that frees them. */
+#include "model/workspace.h"
+
+#include "base/memory.h"
+#include "model/mlp.h"
+#include "model/parallel.h"
+
+enum { MAX_OWNED = 96, ALIGNMENT = 64 };
+
+typedef struct builder {
+    qn_workspace *ws;
+    const qn_config *config;
+    const qn_kernels *kernels;
+    const qn_weights *weights;
+    qn_status status;
+    qn_error *err;
+} builder;
+
+static void *take(builder *b, size_t count, size_t size)
+{
+    qn_workspace *ws = b->ws;
+    if (b->status != QN_OK)
+        return NULL;
+    void *block = ws->owned_count < MAX_OWNED ? qn_alloc_aligned(count, size) : NULL;
+    if (!block) {
+        b->status = qn_fail_memory(b->err, "step buffers", count * size);
+        return NULL;
+    }
+    ws->owned[ws->owned_count++] = block;
+    ws->bytes += count * size;
+    return block;
+}
+
+static void take_rows(builder *b, qn_row_buffer *out, size_t width)
+{
+    size_t rows = b->ws->max_rows;
+    out->width = width;
+    out->data = take(b, rows * width, sizeof(float));
+    out->rows = take(b, rows, sizeof *out->rows);
+    if (b->status != QN_OK)
+        return;
+    for (size_t r = 0; r < rows; r++)
+        out->rows[r] = out->data + r * width;
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A need for packed rows: the largest of all uses counts. */
+typedef struct packed_need {
+    size_t bytes, pointers;
+} packed_need;
+
+static void need_packed(const builder *b, packed_need *need, size_t rows, size_t cols, qn_dtype_set dtypes)
+{
+    size_t pointers, bytes = qn_packed_size(b->kernels, rows, cols, dtypes, &pointers);
+    need->bytes = max_size(need->bytes, bytes);
+    need->pointers = max_size(need->pointers, pointers);
+}
+
+static void take_packed(builder *b, packed_need need, uint8_t **bytes, void ***rows)
+{
+    *bytes = take(b, need.bytes, 1);
+    *rows = take(b, need.pointers, sizeof **rows);
+}
+
+static void take_packed_rows(builder *b)
+{
+    const qn_weights *w = b->weights;
+    const qn_config *c = b->config;
+    size_t rows = b->ws->max_rows, hidden = c->hidden_size;
+    packed_need in = {0}, down = {0}, shared_down = {0};
+    need_packed(b, &in, rows, hidden, qn_dtype_set_of(&w->lm_head));
+    if (w->has_mtp) {
+        need_packed(b, &in, rows, hidden, qn_dtype_set_of(&w->mtp.head));
+        need_packed(b, &in, rows, 2 * hidden, qn_dtype_set_of(&w->mtp.eh_proj));
+    }
+    for (size_t i = 0; i < w->layer_count; i++) {
+        const qn_layer_weights *layer = &w->layers[i];
+        const qn_attention_weights *a = &layer->attention;
+        need_packed(b, &in, rows, hidden, qn_attention_in_dtypes(a));
+        need_packed(b, &in, rows, c->q_lora_rank, qn_attention_query_dtypes(a));
+        need_packed(b, &in, rows, c->num_attention_heads * c->v_head_dim, qn_dtype_set_of(&a->o_proj));
+        need_packed(b, &in, rows, hidden, layer->dense.in_dtypes | layer->experts.in_dtypes);
+        need_packed(b, &down, rows * c->num_experts_per_tok, layer->experts.inner, layer->experts.down_dtypes);
+        need_packed(b, &shared_down, rows, layer->dense.inner, layer->dense.down_dtypes);
+    }
+    take_packed(b, in, &b->ws->packed_in, &b->ws->packed_in_rows);
+    take_packed(b, down, &b->ws->packed_down, &b->ws->packed_down_rows);
+    take_packed(b, shared_down, &b->ws->packed_shared_down, &b->ws->packed_shared_down_rows);
+}
+
+static void take_mlp_buffers(builder *b)
+{
+    qn_workspace *ws = b->ws;
+    const qn_config *c = b->config;
+    size_t pairs = ws->max_rows * c->num_experts_per_tok, activations = 0;
+    for (size_t i = 0; i < b->weights->layer_count; i++) {
+        const qn_layer_weights *layer = &b->weights->layers[i];
+        activations = max_size(activations, ws->max_rows * layer->dense.inner + pairs * layer->experts.inner);
+    }
+    ws->activations = take(b, activations, sizeof *ws->activations);
+    ws->experts = take(b, pairs, sizeof *ws->experts);
+    ws->expert_weights = take(b, pairs, sizeof *ws->expert_weights);
+    ws->pair_row = take(b, pairs, sizeof *ws->pair_row);
+    ws->pair_weight = take(b, pairs, sizeof *ws->pair_weight);
+    ws->expert_first = take(b, c->n_routed_experts + 1, sizeof *ws->expert_first);
+    ws->groups = take(b, c->n_routed_experts + 1, sizeof *ws->groups);
+}
+
+static void take_row_buffers(builder *b)
+{
+    qn_workspace *ws = b->ws;
+    const qn_config *c = b->config;
+    size_t rows = ws->max_rows, hidden = c->hidden_size, heads = c->num_attention_heads;
+    ws->row = take(b, rows, sizeof *ws->row);
+    ws->selection = take(b, rows, sizeof *ws->selection);
+    ws->selected = take(b, rows * ws->selected_width, sizeof *ws->selected);
+    ws->choosing = take(b, rows, sizeof *ws->choosing);
+    ws->nonfinite = take(b, rows, sizeof *ws->nonfinite);
+    ws->margin = take(b, rows, sizeof *ws->margin);
+    ws->cosines = take(b, rows * (c->qk_rope_head_dim / 2), sizeof *ws->cosines);
+    ws->sines = take(b, rows * (c->qk_rope_head_dim / 2), sizeof *ws->sines);
+    take_rows(b, &ws->x, hidden);
+    take_rows(b, &ws->h, hidden);
+    take_rows(b, &ws->branch, hidden);
+    take_rows(b, &ws->q_a, c->q_lora_rank);
+    take_rows(b, &ws->kv_a, c->kv_lora_rank + c->qk_rope_head_dim);
+    take_rows(b, &ws->q, heads * (c->qk_nope_head_dim + c->qk_rope_head_dim));
+    take_rows(b, &ws->values, heads * c->v_head_dim);
+    take_rows(b, &ws->index_q, c->index_n_heads * c->index_head_dim);
+    take_rows(b, &ws->index_k, c->index_head_dim);
+    take_rows(b, &ws->index_weights, c->index_n_heads);
+    take_rows(b, &ws->router, c->n_routed_experts);
+    if (b->weights->has_mtp)
+        take_rows(b, &ws->mtp_input, 2 * hidden);
+}
+
+/* `count` elements for each worker, at a distance that keeps two workers off one cache line. */
+typedef struct worker_buffer {
+    uint8_t *data;
+    size_t stride;
+} worker_buffer;
+
+static worker_buffer take_for_workers(builder *b, size_t threads, size_t count, size_t size)
+{
+    size_t stride = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (worker_buffer){take(b, threads, stride), stride};
+}
+
+static void *of_worker(worker_buffer buffer, size_t worker)
+{
+    return buffer.data + worker * buffer.stride;
+}
+
+static size_t packed_values_bytes(const builder *b)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < b->weights->layer_count; i++) {
+        size_t pointers;
+        qn_dtype_set dtypes = qn_dtype_set_of(&b->weights->layers[i].attention.kv_b_proj);
+        bytes = max_size(bytes,
+                         qn_packed_size(b->kernels, QN_ATTENTION_TILE, b->config->kv_lora_rank, dtypes, &pointers));
+    }
+    return bytes;
+}
+
+static void take_workers(builder *b, size_t threads)
+{
+    qn_workspace *ws = b->ws;
+    const qn_config *c = b->config;
+    size_t latent = c->kv_lora_rank, rope = c->qk_rope_head_dim, experts = c->n_routed_experts;
+    bool may_choose = ws->max_context_tokens > ws->dense_keys;
+    size_t scores = may_choose ? ws->max_context_tokens : 0;
+    worker_buffer tile = take_for_workers(b, threads, QN_MATMUL_MAX_ROWS * QN_TILE_OUTPUTS, sizeof(float));
+    worker_buffer queries = take_for_workers(b, threads, QN_ATTENTION_TILE * (latent + rope), sizeof(float));
+    worker_buffer values = take_for_workers(b, threads, QN_ATTENTION_TILE * latent, sizeof(float));
+    worker_buffer packed = take_for_workers(b, threads, packed_values_bytes(b), 1);
+    worker_buffer attend = take_for_workers(b, threads,
+                                            b->kernels->attend_scratch_bytes(QN_ATTENTION_TILE, latent, rope), 1);
+    worker_buffer keys = take_for_workers(b, threads, ws->max_keys, sizeof(void *));
+    worker_buffer all_scores = take_for_workers(b, threads, scores, sizeof(float));
+    worker_buffer order = take_for_workers(b, threads, scores, sizeof(uint32_t));
+    worker_buffer choice = take_for_workers(b, threads, experts, sizeof(float));
+    worker_buffer group_score = take_for_workers(b, threads, experts, sizeof(float));
+    worker_buffer groups = take_for_workers(b, threads, experts, sizeof(int32_t));
+    worker_buffer router_order = take_for_workers(b, threads, experts, sizeof(uint32_t));
+    ws->worker = take(b, threads, sizeof *ws->worker);
+    if (b->status != QN_OK)
+        return;
+    for (size_t i = 0; i < threads; i++)
+        ws->worker[i] = (qn_worker){.tile = of_worker(tile, i),
+                                    .latent_queries = of_worker(queries, i),
+                                    .latent_values = of_worker(values, i),
+                                    .packed_values = of_worker(packed, i),
+                                    .attend = of_worker(attend, i),
+                                    .keys = of_worker(keys, i),
+                                    .scores = of_worker(all_scores, i),
+                                    .order = of_worker(order, i),
+                                    .router = {.choice = of_worker(choice, i),
+                                               .group_score = of_worker(group_score, i),
+                                               .groups = of_worker(groups, i),
+                                               .order = of_worker(router_order, i)}};
+}
+
+qn_status qn_workspace_make(const qn_config *config, const qn_weights *weights, const qn_kernels *kernels,
+                            qn_workspace_sizes sizes, qn_workspace *out, qn_error *err)
+{
+    *out = (qn_workspace){0};
+    if (sizes.max_rows < 1 || sizes.max_rows > QN_MAX_STEP_ROWS)
+        return qn_fail(err, QN_USAGE, "rows of one step: %zu: use 1 to %d", sizes.max_rows, QN_MAX_STEP_ROWS);
+    if (sizes.max_context_tokens < 1 || sizes.max_context_tokens > QN_MAX_POSITIONS)
+        return qn_fail(err, QN_USAGE, "context: %zu tokens: use 1 to %d", sizes.max_context_tokens, QN_MAX_POSITIONS);
+    out->max_rows = sizes.max_rows;
+    out->max_context_tokens = sizes.max_context_tokens;
+    out->dense_keys = max_size(config->index_topk, sizes.dsa_dense_below);
+    out->selected_width = min_size(config->index_topk, sizes.max_context_tokens);
+    out->max_keys = min_size(out->dense_keys, sizes.max_context_tokens);
+    out->owned = qn_alloc_zero(MAX_OWNED, sizeof *out->owned);
+    if (!out->owned)
+        return qn_fail_memory(err, "step buffers", MAX_OWNED * sizeof *out->owned);
+    builder b = {.ws = out, .config = config, .kernels = kernels, .weights = weights, .status = QN_OK, .err = err};
+    take_row_buffers(&b);
+    take_mlp_buffers(&b);
+    take_packed_rows(&b);
+    take_workers(&b, sizes.threads);
+    if (b.status != QN_OK)
+        qn_workspace_free(out);
+    return b.status;
+}
+
+void qn_workspace_free(qn_workspace *ws)
+{
+    for (size_t i = 0; i < ws->owned_count; i++)
+        qn_free(ws->owned[i]);
+    qn_free(ws->owned);
+    *ws = (qn_workspace){0};
+}
