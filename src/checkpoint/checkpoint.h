@@ -17,7 +17,9 @@
 
 typedef struct qn_checkpoint qn_checkpoint;
 
-/* Shows a progress bar on a terminal while headers and scales are checked. */
+/* Checks config, headers, index and every MXFP4 scale byte (253..255, and a tensor whose scales are all zero, are
+ * refused), with a progress bar on a terminal. What a folder holds beside the weights is left alone; a
+ * model*.safetensors that belongs to no index gets a line. */
 qn_status qn_checkpoint_open(const char *dir, qn_checkpoint **out, qn_error *err);
 void qn_checkpoint_close(qn_checkpoint *checkpoint); /* NULL is fine */
 
@@ -40,8 +42,7 @@ qn_status qn_checkpoint_take_vector(qn_checkpoint *checkpoint, const char *name,
 
 /* The routed experts under `prefix` ("model.layers.3.mlp.experts"), whatever of the layouts on disk: arrays of
  * n_routed_experts views, gate and up [moe_intermediate_size, hidden_size], down [hidden_size, moe_intermediate_size].
- * The three arrays are the caller's. MXFP4 scale bytes 253..255, and a tensor whose scales are all zero, are refused.
- */
+ * The three arrays are the caller's. All have one dtype: BF16, F16, F32 or MXFP4. */
 qn_status qn_checkpoint_take_experts(qn_checkpoint *checkpoint, const char *prefix, qn_matrix *gate, qn_matrix *up,
                                      qn_matrix *down, qn_error *err);
 

@@ -1,0 +1,483 @@
+/* All tensors of all files in one list in order of file and offset, with an index by name beside it. What the model
+ * takes is marked there, so that in the end what was not taken can be named. */
+#include "checkpoint/checkpoint.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "checkpoint/index.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/mxfp4.h"
+
+/* Lists of modules that are not quantised can take megabytes. */
+enum { CONFIG_LIMIT_BYTES = 16 << 20 };
+
+static const char SINGLE_NAME[] = "model.safetensors", INDEX_NAME[] = "model.safetensors.index.json";
+
+typedef struct shard {
+    char *path; /* as opened: for errors */
+    const char *name;
+    qn_safetensors *file;
+} shard;
+
+typedef struct entry {
+    const qn_tensor *tensor;
+    const shard *shard;
+    bool taken;
+} entry;
+
+struct qn_checkpoint {
+    char *dir;
+    qn_config config;
+    shard *shards;
+    size_t shard_count;
+    entry *entries; /* in order of shard and offset */
+    entry **by_name;
+    size_t count;
+};
+
+static qn_status fail_entry(qn_error *err, const entry *e, const char *reason)
+{
+    return qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: %s", e->shard->path, e->tensor->name, reason);
+}
+
+static char *join_or_fail(const char *dir, const char *name, qn_error *err)
+{
+    char *path = qn_path_join(dir, name);
+    if (!path)
+        qn_fail_memory(err, dir, strlen(dir) + strlen(name) + 2);
+    return path;
+}
+
+static qn_status read_config(qn_checkpoint *checkpoint, qn_error *err)
+{
+    char *path = join_or_fail(checkpoint->dir, "config.json", err), *text = NULL;
+    if (!path)
+        return err->status;
+    size_t bytes = 0;
+    qn_status status = qn_file_read(path, CONFIG_LIMIT_BYTES, &text, &bytes, err);
+    if (status == QN_OK)
+        status = qn_config_parse(text, bytes, path, &checkpoint->config, err);
+    qn_free(text);
+    qn_free(path);
+    return status;
+}
+
+/* A dangling link counts as there, so that opening it tells what is wrong. */
+static bool exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 || errno != ENOENT;
+}
+
+static qn_status open_shards(qn_checkpoint *checkpoint, const char *const *names, size_t count, qn_error *err)
+{
+    checkpoint->shards = qn_alloc_zero(count, sizeof *checkpoint->shards);
+    if (!checkpoint->shards)
+        return qn_fail_memory(err, checkpoint->dir, count * sizeof *checkpoint->shards);
+    qn_progress progress;
+    qn_progress_start(&progress, "opening", "files", count);
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < count && status == QN_OK; i++) {
+        shard *s = &checkpoint->shards[checkpoint->shard_count++];
+        s->path = join_or_fail(checkpoint->dir, names[i], err);
+        if (s->path) {
+            s->name = s->path + strlen(s->path) - strlen(names[i]);
+            status = qn_safetensors_open(s->path, &s->file, err);
+        } else {
+            status = err->status;
+        }
+        qn_progress_update(&progress, i + 1);
+    }
+    qn_progress_finish(&progress);
+    return status;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const entry *const *x = a, *const *y = b;
+    return strcmp((*x)->tensor->name, (*y)->tensor->name);
+}
+
+static qn_status list_tensors(qn_checkpoint *checkpoint, qn_error *err)
+{
+    size_t count = 0, filled = 0;
+    for (size_t i = 0; i < checkpoint->shard_count; i++)
+        count += qn_safetensors_count(checkpoint->shards[i].file);
+    checkpoint->entries = qn_alloc_zero(count, sizeof *checkpoint->entries);
+    checkpoint->by_name = qn_alloc(count, sizeof *checkpoint->by_name);
+    if (!checkpoint->entries || !checkpoint->by_name)
+        return qn_fail_memory(err, checkpoint->dir, count * (sizeof(entry) + sizeof(entry *)));
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        const shard *s = &checkpoint->shards[i];
+        for (size_t k = 0; k < qn_safetensors_count(s->file); k++) {
+            checkpoint->entries[filled] = (entry){.tensor = qn_safetensors_at(s->file, k), .shard = s};
+            checkpoint->by_name[filled] = &checkpoint->entries[filled];
+            filled++;
+        }
+    }
+    checkpoint->count = count;
+    qsort(checkpoint->by_name, count, sizeof *checkpoint->by_name, compare_names);
+    return QN_OK;
+}
+
+static entry *find(const qn_checkpoint *checkpoint, const char *name)
+{
+    size_t low = 0, high = checkpoint->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(name, checkpoint->by_name[middle]->tensor->name);
+        if (order == 0)
+            return checkpoint->by_name[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* The index lists every tensor of its files, in the file that has it, and no other. A name in two files is caught here
+ * too, since the index can place it in one of them only. */
+static qn_status check_index(const qn_checkpoint *checkpoint, const qn_index *index, const char *path, qn_error *err)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const entry *e = &checkpoint->entries[i];
+        const char *file = qn_index_file_of(index, e->tensor->name);
+        if (!file)
+            return fail_entry(err, e, "the index does not list it: fetch file and index of one release");
+        if (strcmp(file, e->shard->name) != 0)
+            return qn_fail(err, QN_BAD_INPUT,
+                           "%s: tensor %s: the index places it in %s: fetch file and index of one release",
+                           e->shard->path, e->tensor->name, file);
+        total += e->tensor->bytes;
+    }
+    const char *name;
+    json_t *value;
+    json_object_foreach(index->weight_map, name, value)
+    {
+        if (!find(checkpoint, name))
+            return qn_fail(err, QN_BAD_INPUT,
+                           "%s/%s: tensor %s: is missing, though the index places it there: fetch "
+                           "the file again",
+                           checkpoint->dir, json_string_value(value), name);
+    }
+    if (index->has_total && index->total_size != total)
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: metadata.total_size is %llu, and the tensors have %llu bytes: fetch files and index of one "
+                       "release",
+                       path, (unsigned long long)index->total_size, (unsigned long long)total);
+    return QN_OK;
+}
+
+static qn_status open_indexed(qn_checkpoint *checkpoint, const char *path, qn_error *err)
+{
+    qn_index index;
+    qn_status status = qn_index_open(path, &index, err);
+    if (status != QN_OK)
+        return status;
+    status = open_shards(checkpoint, index.files, index.file_count, err);
+    if (status == QN_OK)
+        status = list_tensors(checkpoint, err);
+    if (status == QN_OK)
+        status = check_index(checkpoint, &index, path, err);
+    qn_index_close(&index);
+    return status;
+}
+
+static qn_status open_single(qn_checkpoint *checkpoint, qn_error *err)
+{
+    const char *const names[] = {SINGLE_NAME};
+    qn_status status = open_shards(checkpoint, names, 1, err);
+    return status == QN_OK ? list_tensors(checkpoint, err) : status;
+}
+
+static qn_status open_files(qn_checkpoint *checkpoint, qn_error *err)
+{
+    char *single = join_or_fail(checkpoint->dir, SINGLE_NAME, err);
+    char *index = single ? join_or_fail(checkpoint->dir, INDEX_NAME, err) : NULL;
+    qn_status status;
+    if (!index)
+        status = err->status;
+    else if (exists(single) && exists(index))
+        status = qn_fail(err, QN_BAD_INPUT, "%s: has both %s and %s: remove the one that is not meant", checkpoint->dir,
+                         SINGLE_NAME, INDEX_NAME);
+    else if (exists(index))
+        status = open_indexed(checkpoint, index, err);
+    else if (exists(single))
+        status = open_single(checkpoint, err);
+    else
+        status = qn_fail(err, QN_BAD_INPUT, "%s: has neither %s nor %s: name a checkpoint's folder", checkpoint->dir,
+                         SINGLE_NAME, INDEX_NAME);
+    qn_free(index);
+    qn_free(single);
+    return status;
+}
+
+static bool is_opened(const qn_checkpoint *checkpoint, const char *name)
+{
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        if (strcmp(checkpoint->shards[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Weights that lie in the folder and are not read, as an aborted download or a conversion leaves them. */
+static void tell_strays(const qn_checkpoint *checkpoint)
+{
+    enum { LINES = 4 };
+    DIR *dir = opendir(checkpoint->dir);
+    size_t found = 0;
+    for (struct dirent *at = dir ? readdir(dir) : NULL; at; at = readdir(dir)) {
+        if (fnmatch("model*.safetensors", at->d_name, 0) != 0 || is_opened(checkpoint, at->d_name))
+            continue;
+        if (found++ < LINES)
+            qn_log("%s/%s: is not part of the checkpoint and is not read", checkpoint->dir, at->d_name);
+    }
+    if (found > LINES)
+        qn_log("%s: %zu more files of weights are not part of the checkpoint", checkpoint->dir, found - LINES);
+    if (dir)
+        closedir(dir);
+}
+
+/* Reads every scale once: a large checkpoint has some 20 GB of them, hence the bar. */
+static qn_status check_scales(const qn_checkpoint *checkpoint, qn_error *err)
+{
+    enum { MB = 1000000 };
+    uint64_t total = 0, done = 0;
+    for (size_t i = 0; i < checkpoint->count; i++)
+        total += qn_mxfp4_is_scales(checkpoint->entries[i].tensor) ? checkpoint->entries[i].tensor->bytes : 0;
+    qn_progress progress;
+    qn_progress_start(&progress, "checking scales", "MB", total / MB);
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < checkpoint->count && status == QN_OK; i++) {
+        const entry *e = &checkpoint->entries[i];
+        if (!qn_mxfp4_is_scales(e->tensor))
+            continue;
+        status = qn_mxfp4_check_scales(e->shard->path, e->tensor, err);
+        done += e->tensor->bytes;
+        qn_progress_update(&progress, done / MB);
+    }
+    qn_progress_finish(&progress);
+    return status;
+}
+
+static qn_status check_dir(const char *dir, qn_error *err)
+{
+    struct stat info;
+    if (stat(dir, &info) == 0 && !S_ISDIR(info.st_mode))
+        return qn_fail(err, QN_BAD_INPUT, "%s: is not a folder: name the folder with config.json and the weights", dir);
+    return QN_OK; /* what else is wrong shows when config.json is opened */
+}
+
+qn_status qn_checkpoint_open(const char *dir, qn_checkpoint **out, qn_error *err)
+{
+    qn_status status = check_dir(dir, err);
+    if (status != QN_OK)
+        return status;
+    qn_checkpoint *checkpoint = qn_alloc_zero(1, sizeof *checkpoint);
+    if (!checkpoint || !(checkpoint->dir = qn_strdup(dir))) {
+        qn_free(checkpoint);
+        return qn_fail_memory(err, dir, sizeof *checkpoint);
+    }
+    status = read_config(checkpoint, err);
+    if (status == QN_OK)
+        status = open_files(checkpoint, err);
+    if (status == QN_OK)
+        status = check_scales(checkpoint, err);
+    if (status != QN_OK) {
+        qn_checkpoint_close(checkpoint);
+        return status;
+    }
+    tell_strays(checkpoint);
+    *out = checkpoint;
+    return QN_OK;
+}
+
+void qn_checkpoint_close(qn_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    for (size_t i = 0; i < checkpoint->shard_count; i++) {
+        qn_safetensors_close(checkpoint->shards[i].file);
+        qn_free(checkpoint->shards[i].path);
+    }
+    qn_free(checkpoint->shards);
+    qn_free(checkpoint->entries);
+    qn_free(checkpoint->by_name);
+    qn_free(checkpoint->dir);
+    qn_free(checkpoint);
+}
+
+const qn_config *qn_checkpoint_config(const qn_checkpoint *checkpoint)
+{
+    return &checkpoint->config;
+}
+
+const char *qn_checkpoint_dir(const qn_checkpoint *checkpoint)
+{
+    return checkpoint->dir;
+}
+
+size_t qn_checkpoint_tensor_count(const qn_checkpoint *checkpoint)
+{
+    return checkpoint->count;
+}
+
+const qn_tensor *qn_checkpoint_tensor(const qn_checkpoint *checkpoint, size_t i, const char **file_name)
+{
+    assert(i < checkpoint->count);
+    *file_name = checkpoint->entries[i].shard->name;
+    return checkpoint->entries[i].tensor;
+}
+
+const qn_tensor *qn_checkpoint_find(const qn_checkpoint *checkpoint, const char *name)
+{
+    const entry *e = find(checkpoint, name);
+    return e ? e->tensor : NULL;
+}
+
+bool qn_checkpoint_has(const qn_checkpoint *checkpoint, const char *name)
+{
+    return find(checkpoint, name) != NULL;
+}
+
+/* "BF16, F16 or F32 [96, 64]" */
+static void describe_expected(const qn_expected *expected, qn_buffer *out)
+{
+    unsigned left = expected->dtypes;
+    for (qn_dtype dtype = 0; dtype < QN_DTYPE_COUNT; dtype++) {
+        if (!(left & 1u << dtype))
+            continue;
+        left &= ~(1u << dtype);
+        qn_buffer_format(out, "%s%s", qn_dtype_name(dtype), !left ? " [" : left & (left - 1) ? ", " : " or ");
+    }
+    for (size_t i = 0; i < expected->dims; i++)
+        qn_buffer_format(out, "%s%zu", i ? ", " : "", expected->shape[i]);
+    qn_buffer_char(out, ']');
+}
+
+static qn_status fail_missing(const qn_checkpoint *checkpoint, const char *name, const qn_expected *expected,
+                              qn_error *err)
+{
+    char packed[QN_NAME_BUFFER_BYTES];
+    snprintf(packed, sizeof packed, "%s_packed", name);
+    const entry *e = find(checkpoint, packed);
+    if (e)
+        return fail_entry(err, e,
+                          "is quantised, and quern takes MXFP4 for routed experts only: use a checkpoint with "
+                          "the rest in BF16");
+    qn_buffer text = {0};
+    describe_expected(expected, &text);
+    qn_status status = qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: is missing (expected %s): fetch the checkpoint again",
+                               checkpoint->dir, name, qn_buffer_string(&text));
+    qn_buffer_free(&text);
+    return status;
+}
+
+static qn_status fail_unlike(const entry *e, const qn_expected *expected, qn_error *err)
+{
+    char found[QN_TENSOR_DESCRIPTION_BYTES];
+    qn_tensor_describe(e->tensor->dtype, e->tensor->dims, e->tensor->shape, found);
+    bool quantised = e->tensor->dtype == QN_DTYPE_U8 && expected->dtypes == QN_WEIGHT_DTYPES;
+    qn_buffer text = {0};
+    describe_expected(expected, &text);
+    qn_status status = qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: is %s, expected %s: %s", e->shard->path,
+                               e->tensor->name, found, qn_buffer_string(&text),
+                               quantised
+                                   ? "quern takes MXFP4 for routed experts only, use a checkpoint with the rest in BF16"
+                                   : "use the config.json that came with the weights");
+    qn_buffer_free(&text);
+    return status;
+}
+
+qn_status qn_checkpoint_take_tensor(qn_checkpoint *checkpoint, const char *name, const qn_expected *expected,
+                                    const qn_tensor **out, qn_error *err)
+{
+    entry *e = find(checkpoint, name);
+    if (!e)
+        return fail_missing(checkpoint, name, expected, err);
+    const qn_tensor *t = e->tensor;
+    bool same = (expected->dtypes & 1u << t->dtype) && t->dims == expected->dims;
+    for (size_t i = 0; i < expected->dims && same; i++)
+        same = t->shape[i] == expected->shape[i];
+    if (!same)
+        return fail_unlike(e, expected, err);
+    e->taken = true;
+    *out = t;
+    return QN_OK;
+}
+
+qn_status qn_checkpoint_take_matrix(qn_checkpoint *checkpoint, const char *name, size_t rows, size_t cols,
+                                    qn_matrix *out, qn_error *err)
+{
+    qn_expected expected = {.dtypes = QN_WEIGHT_DTYPES, .dims = 2, .shape = {rows, cols}};
+    const qn_tensor *t = NULL;
+    qn_status status = qn_checkpoint_take_tensor(checkpoint, name, &expected, &t, err);
+    if (status == QN_OK)
+        *out = (qn_matrix){.dtype = t->dtype, .rows = rows, .cols = cols, .data = t->data};
+    return status;
+}
+
+qn_status qn_checkpoint_take_vector(qn_checkpoint *checkpoint, const char *name, size_t count, float **out,
+                                    qn_error *err)
+{
+    qn_expected expected = {.dtypes = QN_WEIGHT_DTYPES, .dims = 1, .shape = {count}};
+    const qn_tensor *t = NULL;
+    qn_status status = qn_checkpoint_take_tensor(checkpoint, name, &expected, &t, err);
+    if (status != QN_OK)
+        return status;
+    float *values = qn_alloc(count, sizeof *values);
+    if (!values)
+        return qn_fail_memory(err, name, count * sizeof *values);
+    qn_matrix row = {.dtype = t->dtype, .rows = 1, .cols = count, .data = t->data};
+    qn_matrix_row_to_f32(&row, 0, values);
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(values[i]))
+            continue;
+        qn_free(values);
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: tensor %s: its value at index %zu is not a finite number: fetch the checkpoint again",
+                       find(checkpoint, name)->shard->path, name, i);
+    }
+    *out = values;
+    return QN_OK;
+}
+
+qn_status qn_checkpoint_finish(qn_checkpoint *checkpoint, qn_error *err)
+{
+    const entry *first = NULL;
+    size_t left = 0;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const entry *e = &checkpoint->entries[i];
+        if (e->taken)
+            continue;
+        left++;
+        if (!first)
+            first = e;
+    }
+    if (!first)
+        return QN_OK;
+    char found[QN_TENSOR_DESCRIPTION_BYTES], more[64] = "";
+    qn_tensor_describe(first->tensor->dtype, first->tensor->dims, first->tensor->shape, found);
+    if (left > 1)
+        snprintf(more, sizeof more, " (nor %zu others)", left - 1);
+    return qn_fail(err, QN_BAD_INPUT,
+                   "%s: tensor %s: is %s and has no place in the model of config.json%s: use the config.json that came "
+                   "with the weights",
+                   first->shard->path, first->tensor->name, found, more);
+}
