@@ -6,12 +6,26 @@
 
 static const float DEFAULT_MLA_NORM_EPS = 1e-6f;
 
+qn_status qn_model_reserve(qn_model *model, size_t max_context_tokens, qn_error *err)
+{
+    if (model->sizes.max_context_tokens != 0)
+        return qn_fail(err, QN_INTERNAL, "model: its buffers are there already");
+    model->sizes.max_context_tokens = max_context_tokens;
+    return qn_workspace_make(model->config, &model->weights, model->kernels, model->sizes, &model->workspace, err);
+}
+
+size_t qn_model_measure(const qn_model *model, size_t max_context_tokens)
+{
+    qn_workspace_sizes sizes = model->sizes;
+    sizes.max_context_tokens = max_context_tokens;
+    return qn_workspace_measure(model->config, &model->weights, model->kernels, sizes);
+}
+
 static qn_status open_parts(qn_model *model, qn_checkpoint *checkpoint, const qn_model_options *options, qn_error *err)
 {
-    qn_workspace_sizes sizes = {.threads = qn_pool_threads(options->pool),
-                                .max_rows = options->max_rows,
-                                .max_context_tokens = options->max_context_tokens,
-                                .dsa_dense_below = options->dsa_dense_below};
+    model->sizes = (qn_workspace_sizes){.threads = qn_pool_threads(options->pool),
+                                        .max_rows = options->max_rows,
+                                        .dsa_dense_below = options->dsa_dense_below};
     if (!model->config->layer_has_indexer[0])
         return qn_fail(err, QN_BAD_INPUT,
                        "config.json: indexer_types: layer 0 is shared: it has no layer before it "
@@ -19,8 +33,8 @@ static qn_status open_parts(qn_model *model, qn_checkpoint *checkpoint, const qn
     qn_status status = qn_rope_make(model->config, &model->rope, err);
     if (status == QN_OK)
         status = qn_weights_take(checkpoint, &model->weights, err);
-    if (status == QN_OK)
-        status = qn_workspace_make(model->config, &model->weights, model->kernels, sizes, &model->workspace, err);
+    if (status == QN_OK && options->max_context_tokens != 0)
+        status = qn_model_reserve(model, options->max_context_tokens, err);
     return status;
 }
 

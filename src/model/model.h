@@ -2,8 +2,8 @@
  *
  * The forward pass is the one that docs/model.md spells out. A call takes rows of one or several sequences (prompt
  * chunks, decode rows, verify rows alike); each row's result is bit-identical whatever else is in the call
- * (DESIGN 3.3). One thread calls; the work runs on the pool. All buffers are allocated at open, from max_rows and
- * max_context_tokens. */
+ * (DESIGN 3.3). One thread calls; the work runs on the pool. All buffers of a call are allocated at open, from max_rows
+ * and max_context_tokens, or by qn_model_reserve, once the context has been chosen by what the buffers measure. */
 #ifndef QN_MODEL_MODEL_H
 #define QN_MODEL_MODEL_H
 
@@ -23,7 +23,7 @@ typedef struct qn_model_options {
     const qn_kernels *kernels;
     qn_pool *pool;             /* outlives the model */
     size_t max_rows;           /* rows of one call */
-    size_t max_context_tokens; /* positions of one sequence */
+    size_t max_context_tokens; /* positions of one sequence; 0: not known yet, qn_model_reserve follows */
     float mla_norm_eps;        /* of q_a_layernorm and kv_a_layernorm; 0: the default 1e-6 */
     size_t dsa_dense_below;    /* a query with at most so many keys attends to all of them; 0: off */
 } qn_model_options;
@@ -31,6 +31,11 @@ typedef struct qn_model_options {
 /* Takes every tensor of the checkpoint (and finishes it); the checkpoint outlives the model. */
 qn_status qn_model_open(qn_checkpoint *checkpoint, const qn_model_options *options, qn_model **out, qn_error *err);
 void qn_model_close(qn_model *model); /* NULL is fine */
+
+/* What the buffers of a call take for a context of so many tokens; any thread. */
+size_t qn_model_measure(const qn_model *model, size_t max_context_tokens);
+/* Allocates the buffers of a model opened with max_context_tokens 0; once, before the first call. */
+qn_status qn_model_reserve(qn_model *model, size_t max_context_tokens, qn_error *err);
 
 const qn_config *qn_model_config(const qn_model *model);
 bool qn_model_has_mtp(const qn_model *model);

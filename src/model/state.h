@@ -15,6 +15,7 @@ struct qn_model {
     float mla_norm_eps;
     qn_rope rope;
     qn_weights weights;
+    qn_workspace_sizes sizes; /* max_context_tokens 0: the workspace is not there yet */
     qn_workspace workspace;
 };
 

@@ -12,6 +12,7 @@ typedef struct builder {
     const qn_config *config;
     const qn_kernels *kernels;
     const qn_weights *weights;
+    bool measuring; /* only adds up ws->bytes: nothing is allocated, and no buffer may be looked at */
     qn_status status;
     qn_error *err;
 } builder;
@@ -21,6 +22,10 @@ static void *take(builder *b, size_t count, size_t size)
     qn_workspace *ws = b->ws;
     if (b->status != QN_OK)
         return NULL;
+    if (b->measuring) {
+        ws->bytes += count * size;
+        return NULL;
+    }
     void *block = ws->owned_count < MAX_OWNED ? qn_alloc_aligned(count, size) : NULL;
     if (!block) {
         b->status = qn_fail_memory(b->err, "step buffers", count * size);
@@ -37,7 +42,7 @@ static void take_rows(builder *b, qn_row_buffer *out, size_t width)
     out->width = width;
     out->data = take(b, rows * width, sizeof(float));
     out->rows = take(b, rows, sizeof *out->rows);
-    if (b->status != QN_OK)
+    if (b->status != QN_OK || b->measuring)
         return;
     for (size_t r = 0; r < rows; r++)
         out->rows[r] = out->data + r * width;
@@ -193,7 +198,7 @@ static void take_workers(builder *b, size_t threads)
     worker_buffer groups = take_for_workers(b, threads, experts, sizeof(int32_t));
     worker_buffer router_order = take_for_workers(b, threads, experts, sizeof(uint32_t));
     ws->worker = take(b, threads, sizeof *ws->worker);
-    if (b->status != QN_OK)
+    if (b->status != QN_OK || b->measuring)
         return;
     for (size_t i = 0; i < threads; i++)
         ws->worker[i] = (qn_worker){.tile = of_worker(tile, i),
@@ -210,6 +215,22 @@ static void take_workers(builder *b, size_t threads)
                                                .order = of_worker(router_order, i)}};
 }
 
+static void set_sizes(const qn_config *config, qn_workspace_sizes sizes, qn_workspace *out)
+{
+    *out = (qn_workspace){.max_rows = sizes.max_rows, .max_context_tokens = sizes.max_context_tokens};
+    out->dense_keys = max_size(config->index_topk, sizes.dsa_dense_below);
+    out->selected_width = min_size(config->index_topk, sizes.max_context_tokens);
+    out->max_keys = min_size(out->dense_keys, sizes.max_context_tokens);
+}
+
+static void take_all(builder *b, size_t threads)
+{
+    take_row_buffers(b);
+    take_mlp_buffers(b);
+    take_packed_rows(b);
+    take_workers(b, threads);
+}
+
 qn_status qn_workspace_make(const qn_config *config, const qn_weights *weights, const qn_kernels *kernels,
                             qn_workspace_sizes sizes, qn_workspace *out, qn_error *err)
 {
@@ -218,22 +239,26 @@ qn_status qn_workspace_make(const qn_config *config, const qn_weights *weights, 
         return qn_fail(err, QN_USAGE, "rows of one step: %zu: use 1 to %d", sizes.max_rows, QN_MAX_STEP_ROWS);
     if (sizes.max_context_tokens < 1 || sizes.max_context_tokens > QN_MAX_POSITIONS)
         return qn_fail(err, QN_USAGE, "context: %zu tokens: use 1 to %d", sizes.max_context_tokens, QN_MAX_POSITIONS);
-    out->max_rows = sizes.max_rows;
-    out->max_context_tokens = sizes.max_context_tokens;
-    out->dense_keys = max_size(config->index_topk, sizes.dsa_dense_below);
-    out->selected_width = min_size(config->index_topk, sizes.max_context_tokens);
-    out->max_keys = min_size(out->dense_keys, sizes.max_context_tokens);
+    set_sizes(config, sizes, out);
     out->owned = qn_alloc_zero(MAX_OWNED, sizeof *out->owned);
     if (!out->owned)
         return qn_fail_memory(err, "step buffers", MAX_OWNED * sizeof *out->owned);
     builder b = {.ws = out, .config = config, .kernels = kernels, .weights = weights, .status = QN_OK, .err = err};
-    take_row_buffers(&b);
-    take_mlp_buffers(&b);
-    take_packed_rows(&b);
-    take_workers(&b, sizes.threads);
+    take_all(&b, sizes.threads);
     if (b.status != QN_OK)
         qn_workspace_free(out);
     return b.status;
+}
+
+size_t qn_workspace_measure(const qn_config *config, const qn_weights *weights, const qn_kernels *kernels,
+                            qn_workspace_sizes sizes)
+{
+    qn_workspace measured;
+    set_sizes(config, sizes, &measured);
+    builder b = {
+        .ws = &measured, .config = config, .kernels = kernels, .weights = weights, .measuring = true, .status = QN_OK};
+    take_all(&b, sizes.threads);
+    return measured.bytes;
 }
 
 void qn_workspace_free(qn_workspace *ws)

@@ -100,4 +100,8 @@ qn_status qn_workspace_make(const qn_config *config, const qn_weights *weights, 
                             qn_workspace_sizes sizes, qn_workspace *out, qn_error *err);
 void qn_workspace_free(qn_workspace *ws); /* {0} is fine */
 
+/* The bytes that qn_workspace_make would allocate. */
+size_t qn_workspace_measure(const qn_config *config, const qn_weights *weights, const qn_kernels *kernels,
+                            qn_workspace_sizes sizes);
+
 #endif
