@@ -1,0 +1,261 @@
+/* Tokens are decoded from their spelling as they are read and kept as one run of bytes; a token is found by its bytes
+ * and by whether it was spelt in the byte alphabet, which together are as good as the spelling. The hash is keyed by a
+ * random seed, so that no file can be written that makes all its tokens collide. */
+#include "text/bpe_vocabulary.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/utf8.h"
+
+enum { LARGEST_BLOB_BYTES = 1 << 30, NO_TOKEN = -1 };
+
+typedef struct token {
+    uint32_t start, bytes;
+    int32_t id;
+    bool is_bytes; /* spelt in the byte alphabet */
+} token;
+
+struct qn_vocabulary {
+    char *blob;
+    size_t blob_bytes, blob_capacity;
+    token *tokens; /* as read, by id once sealed */
+    size_t count, capacity;
+    int32_t *slots; /* open addressing, ids or NO_TOKEN */
+    size_t slot_mask;
+    uint64_t seed;
+    int32_t byte_ids[256];
+    int16_t alphabet[0x144]; /* byte of a character of the alphabet, -1 for others */
+};
+
+/* GPT-2's byte alphabet: the printable characters of Latin-1 are their own bytes, the other 68 bytes in ascending order
+ * are U+0100 and up. */
+static void fill_alphabet(int16_t alphabet[0x144])
+{
+    for (size_t i = 0; i < 0x144; i++)
+        alphabet[i] = -1;
+    int next = 0x100;
+    for (int byte = 0; byte < 256; byte++) {
+        bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
+        alphabet[printable ? byte : next++] = (int16_t)byte;
+    }
+}
+
+qn_status qn_vocabulary_new(qn_vocabulary **out, qn_error *err)
+{
+    qn_vocabulary *v = qn_alloc_zero(1, sizeof *v);
+    if (!v)
+        return qn_fail_memory(err, "vocabulary", sizeof *v);
+    v->seed = qn_random_seed();
+    fill_alphabet(v->alphabet);
+    *out = v;
+    return QN_OK;
+}
+
+void qn_vocabulary_free(qn_vocabulary *v)
+{
+    if (!v)
+        return;
+    qn_free(v->blob);
+    qn_free(v->tokens);
+    qn_free(v->slots);
+    qn_free(v);
+}
+
+/* The bytes that a spelling stands for, in out[0..bytes); returns their number and whether it is in the alphabet. */
+static size_t decode_spelling(const qn_vocabulary *v, const char *spelling, size_t bytes, char *out, bool *is_bytes)
+{
+    size_t written = 0;
+    for (size_t at = 0; at < bytes;) {
+        uint32_t code = 0;
+        at += qn_utf8_decode(spelling + at, bytes - at, &code);
+        if (code >= sizeof v->alphabet / sizeof *v->alphabet || v->alphabet[code] < 0) {
+            memcpy(out, spelling, bytes);
+            *is_bytes = false;
+            return bytes;
+        }
+        out[written++] = (char)v->alphabet[code];
+    }
+    *is_bytes = true;
+    return written;
+}
+
+static qn_status reserve(qn_vocabulary *v, size_t bytes, qn_error *err)
+{
+    if (bytes > LARGEST_BLOB_BYTES - v->blob_bytes)
+        return qn_fail(err, QN_BAD_INPUT,
+                       "vocabulary: its tokens have more than %d bytes: quern cannot use this "
+                       "tokenizer",
+                       LARGEST_BLOB_BYTES);
+    if (!v->blob || v->blob_capacity - v->blob_bytes < bytes) {
+        size_t capacity = v->blob_capacity ? v->blob_capacity : 4096;
+        while (capacity - v->blob_bytes < bytes)
+            capacity *= 2;
+        char *blob = qn_realloc(v->blob, capacity, 1);
+        if (!blob)
+            return qn_fail_memory(err, "vocabulary", capacity);
+        v->blob = blob;
+        v->blob_capacity = capacity;
+    }
+    if (v->count == v->capacity) {
+        size_t capacity = v->capacity ? v->capacity * 2 : 1024;
+        token *tokens = qn_realloc(v->tokens, capacity, sizeof *tokens);
+        if (!tokens)
+            return qn_fail_memory(err, "vocabulary", capacity * sizeof *tokens);
+        v->tokens = tokens;
+        v->capacity = capacity;
+    }
+    return QN_OK;
+}
+
+qn_status qn_vocabulary_add(qn_vocabulary *v, const char *spelling, size_t bytes, int64_t id, qn_error *err)
+{
+    if (id < 0 || id >= QN_VOCABULARY_MAX_TOKENS)
+        return qn_fail(err, QN_BAD_INPUT, "vocabulary: the token \"%.*s\" has id %lld: ids from 0 to %d are supported",
+                       (int)(bytes < 40 ? bytes : 40), spelling, (long long)id, QN_VOCABULARY_MAX_TOKENS - 1);
+    qn_status status = reserve(v, bytes, err);
+    if (status != QN_OK)
+        return status;
+    token *t = &v->tokens[v->count++];
+    t->start = (uint32_t)v->blob_bytes;
+    t->id = (int32_t)id;
+    t->bytes = (uint32_t)decode_spelling(v, spelling, bytes, v->blob + v->blob_bytes, &t->is_bytes);
+    v->blob_bytes += t->bytes;
+    return QN_OK;
+}
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    __extension__ typedef unsigned __int128 wide;
+    wide product = (wide)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static size_t hash(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
+{
+    const uint64_t odd = 0x9E3779B97F4A7C15u;
+    uint64_t h = v->seed ^ (bytes << 1 | is_bytes);
+    while (bytes > 0) {
+        uint64_t word = 0;
+        size_t part = bytes < sizeof word ? bytes : sizeof word;
+        memcpy(&word, text, part);
+        h = mix(h ^ word, odd) + v->seed;
+        text += part;
+        bytes -= part;
+    }
+    return (size_t)mix(h, odd);
+}
+
+/* The slot that holds such a token, or the free one where it would go. */
+static size_t find_slot(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
+{
+    size_t slot = hash(v, text, bytes, is_bytes) & v->slot_mask;
+    for (; v->slots[slot] != NO_TOKEN; slot = (slot + 1) & v->slot_mask) {
+        const token *t = &v->tokens[v->slots[slot]];
+        if (t->bytes == bytes && t->is_bytes == is_bytes && memcmp(v->blob + t->start, text, bytes) == 0)
+            break;
+    }
+    return slot;
+}
+
+static qn_status sort_by_id(qn_vocabulary *v, qn_error *err)
+{
+    token *by_id = qn_alloc(v->count, sizeof *by_id);
+    if (!by_id)
+        return qn_fail_memory(err, "vocabulary", v->count * sizeof *by_id);
+    for (size_t i = 0; i < v->count; i++)
+        by_id[i].id = NO_TOKEN;
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < v->count && status == QN_OK; i++) {
+        int32_t id = v->tokens[i].id;
+        if ((size_t)id >= v->count)
+            status = qn_fail(err, QN_BAD_INPUT, "vocabulary: id %d among %zu tokens: ids must run from 0 without holes",
+                             (int)id, v->count);
+        else if (by_id[id].id != NO_TOKEN)
+            status = qn_fail(err, QN_BAD_INPUT, "vocabulary: id %d is given to two tokens: ids must be unique",
+                             (int)id);
+        else
+            by_id[id] = v->tokens[i];
+    }
+    if (status != QN_OK) {
+        qn_free(by_id);
+        return status;
+    }
+    qn_free(v->tokens);
+    v->tokens = by_id;
+    v->capacity = v->count;
+    return QN_OK;
+}
+
+static qn_status fill_slots(qn_vocabulary *v, qn_error *err)
+{
+    size_t slots = 1024;
+    while (slots < v->count * 2)
+        slots *= 2;
+    v->slots = qn_alloc(slots, sizeof *v->slots);
+    if (!v->slots)
+        return qn_fail_memory(err, "vocabulary", slots * sizeof *v->slots);
+    v->slot_mask = slots - 1;
+    for (size_t i = 0; i < slots; i++)
+        v->slots[i] = NO_TOKEN;
+    for (size_t id = 0; id < v->count; id++) {
+        const token *t = &v->tokens[id];
+        size_t slot = find_slot(v, v->blob + t->start, t->bytes, t->is_bytes);
+        if (v->slots[slot] != NO_TOKEN)
+            return qn_fail(err, QN_BAD_INPUT, "vocabulary: ids %d and %zu are the same token: tokens must be unique",
+                           (int)v->slots[slot], id);
+        v->slots[slot] = (int32_t)id;
+    }
+    return QN_OK;
+}
+
+qn_status qn_vocabulary_seal(qn_vocabulary *v, qn_error *err)
+{
+    qn_status status = sort_by_id(v, err);
+    if (status == QN_OK)
+        status = fill_slots(v, err);
+    for (int byte = 0; byte < 256 && status == QN_OK; byte++) {
+        char c = (char)byte;
+        v->byte_ids[byte] = qn_vocabulary_find_bytes(v, &c, 1);
+        if (v->byte_ids[byte] == NO_TOKEN)
+            status = qn_fail(err, QN_BAD_INPUT,
+                             "vocabulary: it has no token for the byte 0x%02X: only byte-level "
+                             "tokenizers are supported",
+                             (unsigned)byte);
+    }
+    return status;
+}
+
+qn_status qn_vocabulary_append(qn_vocabulary *v, const char *spelling, size_t bytes, qn_error *err)
+{
+    return qn_vocabulary_add(v, spelling, bytes, (int64_t)v->count, err);
+}
+
+size_t qn_vocabulary_count(const qn_vocabulary *v)
+{
+    return v->count;
+}
+
+const char *qn_vocabulary_bytes(const qn_vocabulary *v, int32_t id, size_t *bytes)
+{
+    *bytes = v->tokens[id].bytes;
+    return v->blob + v->tokens[id].start;
+}
+
+int32_t qn_vocabulary_find(const qn_vocabulary *v, const char *spelling, size_t bytes, char *scratch)
+{
+    bool is_bytes;
+    size_t decoded = decode_spelling(v, spelling, bytes, scratch, &is_bytes);
+    return v->slots[find_slot(v, scratch, decoded, is_bytes)];
+}
+
+int32_t qn_vocabulary_find_bytes(const qn_vocabulary *v, const char *text, size_t bytes)
+{
+    return v->slots[find_slot(v, text, bytes, true)];
+}
+
+int32_t qn_vocabulary_byte_id(const qn_vocabulary *v, uint8_t byte)
+{
+    return v->byte_ids[byte];
+}
