@@ -2,19 +2,7 @@
  * not depend on threads: the first row's first. */
 #include "model/step.h"
 
-#include <string.h>
-
-bool qn_all_finite(const float *x, size_t count)
-{
-    /* An exponent of all ones. Written without a branch so that it is vectorised. */
-    uint32_t bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bad |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
-    return bad == 0;
-}
+#include "base/finite.h"
 
 void qn_step_check(const qn_step *step, size_t row, qn_nonfinite place, const float *x, size_t count)
 {

@@ -40,8 +40,6 @@ typedef enum qn_nonfinite {
     QN_NONFINITE_HIDDEN
 } qn_nonfinite;
 
-bool qn_all_finite(const float *x, size_t count);
-
 /* Notes `place` for the row unless x is finite or an earlier fault is noted. */
 void qn_step_check(const qn_step *step, size_t row, qn_nonfinite place, const float *x, size_t count);
 
