@@ -1,0 +1,37 @@
+#include "server/api_error.h"
+
+#include <string.h>
+
+qn_api_error qn_api_error_of(const qn_error *err)
+{
+    switch (err->status) {
+    case QN_USAGE:
+    case QN_BAD_INPUT:
+        return (qn_api_error){.status = 400};
+    case QN_RESOURCE:
+        return (qn_api_error){.status = 503, .code = "overloaded"};
+    default:
+        return (qn_api_error){.status = 500, .code = "internal_error"};
+    }
+}
+
+static void write_optional(qn_buffer *out, const char *text)
+{
+    if (text == NULL || text[0] == '\0') {
+        qn_buffer_text(out, "null");
+    } else {
+        qn_buffer_json_string(out, text, strlen(text));
+    }
+}
+
+void qn_api_error_write(const qn_api_error *error, const qn_error *err, qn_buffer *out)
+{
+    qn_buffer_text(out, "{\"error\":{\"message\":");
+    qn_buffer_json_string(out, err->message, strlen(err->message));
+    qn_buffer_format(out,
+                     ",\"type\":\"%s\",\"param\":", error->status >= 500 ? "server_error" : "invalid_request_error");
+    write_optional(out, err->field);
+    qn_buffer_text(out, ",\"code\":");
+    write_optional(out, error->code);
+    qn_buffer_text(out, "}}");
+}

@@ -1,0 +1,406 @@
+#include "server/openai_chat.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "server/chat_messages.h"
+#include "server/request_body.h"
+
+/* The efforts that GLM-5's templates know. They take any other word for "max" without a word, hence the check. */
+static const char *const efforts[] = {"low", "high", "max"};
+
+static const qn_field fields[] = {
+    {.name = "model"},
+    {.name = "messages"},
+    {.name = "max_tokens"},
+    {.name = "max_completion_tokens"},
+    {.name = "temperature"},
+    {.name = "top_p"},
+    {.name = "top_k"},
+    {.name = "min_p"},
+    {.name = "seed"},
+    {.name = "stop"},
+    {.name = "stream"},
+    {.name = "stream_options"},
+    {.name = "ignore_eos"},
+    {.name = "reasoning_effort"},
+    {.name = "chat_template_kwargs"},
+    {.name = "n"},
+    {.name = "modalities"},
+    {.name = "logprobs"},
+    {.name = "top_logprobs"},
+    {.name = "tools"},
+    {.name = "tool_choice"},
+    {.name = "response_format"},
+    {.name = "add_generation_prompt"},
+    {.name = "continue_final_message"},
+    /* About the caller or its caches, never about the answer. */
+    {.name = "user", .rule = QN_FIELD_FREE},
+    {.name = "metadata", .rule = QN_FIELD_FREE},
+    {.name = "safety_identifier", .rule = QN_FIELD_FREE},
+    {.name = "prompt_cache_key", .rule = QN_FIELD_FREE},
+    {.name = "prompt_cache_retention", .rule = QN_FIELD_FREE},
+    {.name = "cache_salt", .rule = QN_FIELD_FREE},
+    {.name = "parallel_tool_calls", .rule = QN_FIELD_FREE},
+    /* OpenAI's. */
+    {.name = "store", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "service_tier", .rule = QN_FIELD_NEUTRAL, .neutral = "\"auto\""},
+    {.name = "presence_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
+    {.name = "frequency_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
+    {.name = "logit_bias", .rule = QN_FIELD_NEUTRAL, .neutral = "{}"},
+    {.name = "verbosity", .rule = QN_FIELD_NEUTRAL, .neutral = "\"medium\""},
+    {.name = "audio", .rule = QN_FIELD_NEUTRAL},
+    {.name = "prediction", .rule = QN_FIELD_NEUTRAL},
+    {.name = "web_search_options", .rule = QN_FIELD_NEUTRAL},
+    {.name = "functions", .rule = QN_FIELD_NEUTRAL},
+    {.name = "function_call", .rule = QN_FIELD_NEUTRAL},
+    /* vLLM's, SGLang's and Z.ai's. */
+    {.name = "repetition_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
+    {.name = "length_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
+    {.name = "min_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
+    {.name = "stop_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
+    {.name = "include_stop_str_in_output", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "skip_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
+    {.name = "spaces_between_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
+    {.name = "prompt_logprobs", .rule = QN_FIELD_NEUTRAL},
+    {.name = "allowed_token_ids", .rule = QN_FIELD_NEUTRAL},
+    {.name = "bad_words", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
+    {.name = "best_of", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
+    {.name = "use_beam_search", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "truncate_prompt_tokens", .rule = QN_FIELD_NEUTRAL},
+    {.name = "echo", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "add_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "include_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
+    {.name = "separate_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
+    {.name = "stream_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
+    {.name = "thinking", .rule = QN_FIELD_NEUTRAL},
+    {.name = "thinking_token_budget", .rule = QN_FIELD_NEUTRAL},
+    {.name = "documents", .rule = QN_FIELD_NEUTRAL},
+    {.name = "chat_template", .rule = QN_FIELD_NEUTRAL},
+    {.name = "mm_processor_kwargs", .rule = QN_FIELD_NEUTRAL},
+    {.name = "structured_outputs", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_json", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_regex", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_choice", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_grammar", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_decoding_backend", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_whitespace_pattern", .rule = QN_FIELD_NEUTRAL},
+    {.name = "structural_tag", .rule = QN_FIELD_NEUTRAL},
+    {.name = "regex", .rule = QN_FIELD_NEUTRAL},
+    {.name = "ebnf", .rule = QN_FIELD_NEUTRAL},
+    {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
+    {.name = "priority", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
+    {.name = "request_id", .rule = QN_FIELD_NEUTRAL},
+    {.name = "return_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
+    {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
+};
+
+static qn_status not_yet(const char *field, qn_error *err)
+{
+    return qn_fail_field(err, QN_USAGE, field, "%s: not supported in this version: leave it out", field);
+}
+
+static qn_status read_limits(qn_chat_request *request, qn_error *err)
+{
+    static const char *const names[] = {"max_tokens", "max_completion_tokens"}; /* the later one wins */
+    for (size_t i = 0; i < 2; i++) {
+        int64_t value = 0;
+        qn_status status = qn_field_integer(request->document, names[i], 1, INT64_MAX, &value, err);
+        if (status != QN_OK) {
+            return status;
+        }
+        if (value > 0) {
+            request->max_tokens = (size_t)value;
+            request->max_tokens_field = names[i];
+        }
+    }
+    return qn_field_boolean(request->document, "ignore_eos", &request->ignore_eos, err);
+}
+
+static qn_status read_sampling(qn_chat_request *request, qn_error *err)
+{
+    const json_t *document = request->document;
+    qn_sampling *sampling = &request->sampling;
+    qn_status status = qn_field_float(document, "temperature", 0, 2, &sampling->temperature, err);
+    if (status == QN_OK) {
+        status = qn_field_float(document, "top_p", 0, 1, &sampling->top_p, err);
+    }
+    if (status == QN_OK && !(sampling->top_p > 0)) {
+        status = qn_fail_field(err, QN_USAGE, "top_p", "top_p: 0 leaves no token: send more than 0, at most 1");
+    }
+    if (status == QN_OK) {
+        status = qn_field_float(document, "min_p", 0, 1, &sampling->min_p, err);
+    }
+    int64_t top_k = sampling->top_k, seed = 0;
+    if (status == QN_OK) {
+        status = qn_field_integer(document, "top_k", -1, INT32_MAX, &top_k, err);
+        sampling->top_k = (int32_t)top_k;
+    }
+    if (status == QN_OK) {
+        status = qn_field_integer(document, "seed", INT64_MIN, INT64_MAX, &seed, err);
+        request->seed_given = qn_field_get(document, "seed") != NULL;
+        sampling->seed = (uint64_t)seed;
+    }
+    return status;
+}
+
+static qn_status add_stop(qn_chat_request *request, const json_t *value, qn_error *err)
+{
+    if (!json_is_string(value)) {
+        return qn_fail_field(err, QN_USAGE, "stop", "stop: %s in the list: send strings", qn_json_type_name(value));
+    }
+    size_t bytes = json_string_length(value);
+    if (bytes == 0 || bytes > QN_STOP_MAX_BYTES || strlen(json_string_value(value)) != bytes) {
+        return qn_fail_field(err, QN_USAGE, "stop", "stop: a string of %zu bytes%s: send 1 to %d bytes without NUL",
+                             bytes, bytes > 0 && bytes <= QN_STOP_MAX_BYTES ? " with a NUL" : "", QN_STOP_MAX_BYTES);
+    }
+    if (request->stop_count == QN_STOP_MAX_STRINGS) {
+        return qn_fail_field(err, QN_USAGE, "stop", "stop: too many strings: send at most %d", QN_STOP_MAX_STRINGS);
+    }
+    request->stop[request->stop_count++] = json_string_value(value);
+    return QN_OK;
+}
+
+static qn_status read_stop(qn_chat_request *request, qn_error *err)
+{
+    const json_t *stop = qn_field_get(request->document, "stop");
+    if (stop == NULL) {
+        return QN_OK;
+    }
+    if (json_is_string(stop)) {
+        return add_stop(request, stop, err);
+    }
+    if (!json_is_array(stop)) {
+        return qn_fail_field(err, QN_USAGE, "stop", "stop: %s given: send a string or a list of strings",
+                             qn_json_type_name(stop));
+    }
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < json_array_size(stop) && status == QN_OK; i++) {
+        status = add_stop(request, json_array_get(stop, i), err);
+    }
+    return status;
+}
+
+static qn_status read_stream(qn_chat_request *request, qn_error *err)
+{
+    static const qn_field option_fields[] = {
+        {.name = "include_usage"},
+        {.name = "continuous_usage_stats", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+        {.name = "include_obfuscation", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    };
+    qn_status status = qn_field_boolean(request->document, "stream", &request->stream, err);
+    const json_t *options = qn_field_get(request->document, "stream_options");
+    if (status != QN_OK || options == NULL) {
+        return status;
+    }
+    if (!request->stream) {
+        return qn_fail_field(err, QN_USAGE, "stream_options", "stream_options: only with stream: true: leave it out");
+    }
+    if (!json_is_object(options)) {
+        return qn_fail_field(err, QN_USAGE, "stream_options", "stream_options: %s given: send an object",
+                             qn_json_type_name(options));
+    }
+    qn_error inner;
+    status = qn_fields_check(options, option_fields, sizeof option_fields / sizeof option_fields[0], &request->unknown,
+                             &inner);
+    if (status == QN_OK) {
+        status = qn_field_boolean(options, "include_usage", &request->include_usage, &inner);
+    }
+    return status == QN_OK ? QN_OK : qn_fail_field(err, status, "stream_options", "stream_options: %s", inner.message);
+}
+
+/* Fields of which only what asks for nothing is honoured, but whose other values deserve their own sentence. */
+static qn_status check_choices(const json_t *document, qn_error *err)
+{
+    int64_t n = 1;
+    qn_status status = qn_field_integer(document, "n", 1, 128, &n, err);
+    if (status == QN_OK && n > 1) {
+        status = qn_fail_field(err, QN_USAGE, "n", "n: only 1 is supported in this version: send several requests");
+    }
+    const json_t *modalities = qn_field_get(document, "modalities");
+    for (size_t i = 0; i < json_array_size(modalities) && status == QN_OK; i++) {
+        const json_t *item = json_array_get(modalities, i);
+        if (!json_is_string(item) || strcmp(json_string_value(item), "text") != 0) {
+            status = qn_fail_field(err, QN_USAGE, "modalities", "modalities: this is a text model: leave it out");
+        }
+    }
+    if (status == QN_OK && modalities != NULL && !json_is_array(modalities)) {
+        status = qn_fail_field(err, QN_USAGE, "modalities", "modalities: %s given: send a list",
+                               qn_json_type_name(modalities));
+    }
+    return status;
+}
+
+static qn_status check_logprobs(const json_t *document, qn_error *err)
+{
+    bool logprobs = false;
+    int64_t top = 0;
+    qn_status status = qn_field_boolean(document, "logprobs", &logprobs, err);
+    if (status == QN_OK) {
+        status = qn_field_integer(document, "top_logprobs", 0, 20, &top, err);
+    }
+    if (status == QN_OK && top > 0 && !logprobs) {
+        return qn_fail_field(err, QN_USAGE, "top_logprobs", "top_logprobs: only with logprobs: true: leave it out");
+    }
+    return status == QN_OK && logprobs ? not_yet("logprobs", err) : status;
+}
+
+static qn_status check_tools(const json_t *document, qn_error *err)
+{
+    const json_t *tools = qn_field_get(document, "tools");
+    const json_t *choice = qn_field_get(document, "tool_choice");
+    if (tools != NULL) {
+        return not_yet("tools", err);
+    }
+    bool harmless = choice == NULL || (json_is_string(choice) && (strcmp(json_string_value(choice), "none") == 0 ||
+                                                                  strcmp(json_string_value(choice), "auto") == 0));
+    if (!harmless) {
+        return qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice: there are no tools: leave it out");
+    }
+    return QN_OK;
+}
+
+static qn_status check_format(const json_t *document, qn_error *err)
+{
+    const json_t *format = qn_field_get(document, "response_format");
+    const json_t *type = json_object_get(format, "type");
+    if (format == NULL || (json_is_string(type) && strcmp(json_string_value(type), "text") == 0)) {
+        return QN_OK;
+    }
+    return qn_fail_field(err, QN_USAGE, "response_format",
+                         "response_format: only {\"type\": \"text\"} is supported in this version: leave it out");
+}
+
+static qn_status check_generation_prompt(const json_t *document, qn_error *err)
+{
+    bool add = true, go_on = false;
+    qn_status status = qn_field_boolean(document, "continue_final_message", &go_on, err);
+    if (status == QN_OK) {
+        status = qn_field_boolean(document, "add_generation_prompt", &add, err);
+    }
+    if (status == QN_OK && go_on) {
+        status = not_yet("continue_final_message", err);
+    }
+    return status == QN_OK && !add ? not_yet("add_generation_prompt", err) : status;
+}
+
+static bool known_effort(const json_t *value)
+{
+    for (size_t i = 0; json_is_string(value) && i < sizeof efforts / sizeof efforts[0]; i++) {
+        if (strcmp(json_string_value(value), efforts[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static qn_status bad_effort(const char *field, const json_t *value, qn_error *err)
+{
+    const char *shown = json_is_string(value) ? json_string_value(value) : qn_json_type_name(value);
+    return qn_fail_field(err, QN_USAGE, field, "%s: unknown effort %.40s: send low, high or max", field, shown);
+}
+
+qn_status qn_chat_kwargs_check(const json_t *kwargs, const char *field, qn_error *err)
+{
+    static const char *const reserved[] = {"messages", "tools", "add_generation_prompt", "continue_final_message",
+                                           "documents"};
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
+        if (json_object_get(kwargs, reserved[i]) != NULL) {
+            return qn_fail_field(err, QN_USAGE, field, "%s.%s: set by the server itself: leave it out", field,
+                                 reserved[i]);
+        }
+    }
+    const json_t *effort = qn_field_get(kwargs, "reasoning_effort");
+    return effort == NULL || known_effort(effort) ? QN_OK : bad_effort(field, effort, err);
+}
+
+static qn_status add_effort(qn_chat_request *request, const json_t *own, qn_error *err)
+{
+    const json_t *effort = qn_field_get(request->document, "reasoning_effort");
+    if (effort == NULL) {
+        return QN_OK;
+    }
+    if (!known_effort(effort)) {
+        return bad_effort("reasoning_effort", effort, err);
+    }
+    const json_t *other = qn_field_get(own, "reasoning_effort");
+    if (other != NULL && !json_equal(effort, other)) {
+        return qn_fail_field(err, QN_USAGE, "reasoning_effort",
+                             "reasoning_effort: chat_template_kwargs says otherwise: send one of them");
+    }
+    return json_object_set(request->kwargs, "reasoning_effort", (json_t *)(uintptr_t)effort) == 0
+               ? QN_OK
+               : qn_fail_memory(err, "template variables", sizeof(json_t));
+}
+
+static qn_status read_kwargs(qn_chat_request *request, const json_t *defaults, qn_error *err)
+{
+    const json_t *own = qn_field_get(request->document, "chat_template_kwargs");
+    if (own != NULL && !json_is_object(own)) {
+        return qn_fail_field(err, QN_USAGE, "chat_template_kwargs", "chat_template_kwargs: %s given: send an object",
+                             qn_json_type_name(own));
+    }
+    qn_status status = qn_chat_kwargs_check(own, "chat_template_kwargs", err);
+    if (status != QN_OK) {
+        return status;
+    }
+    request->kwargs = json_object();
+    if (request->kwargs == NULL ||
+        (defaults != NULL && json_object_update(request->kwargs, (json_t *)(uintptr_t)defaults) != 0) ||
+        (own != NULL && json_object_update(request->kwargs, (json_t *)(uintptr_t)own) != 0)) {
+        return qn_fail_memory(err, "template variables", sizeof(json_t));
+    }
+    return add_effort(request, own, err);
+}
+
+/* Each check alone; the first that fails is the answer. */
+static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *defaults, qn_error *err)
+{
+    const json_t *document = request->document;
+    qn_status status = qn_fields_check(document, fields, sizeof fields / sizeof fields[0], &request->unknown, err);
+    if (status == QN_OK) {
+        status = qn_field_string(document, "model", &request->model, err);
+    }
+    static qn_status (*const checks[])(const json_t *, qn_error *) = {check_choices, check_logprobs, check_tools,
+                                                                      check_format, check_generation_prompt};
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == QN_OK; i++) {
+        status = checks[i](document, err);
+    }
+    static qn_status (*const reads[])(qn_chat_request *, qn_error *) = {read_limits, read_sampling, read_stop,
+                                                                        read_stream};
+    for (size_t i = 0; i < sizeof reads / sizeof reads[0] && status == QN_OK; i++) {
+        status = reads[i](request, err);
+    }
+    if (status == QN_OK) {
+        status = read_kwargs(request, defaults->kwargs, err);
+    }
+    if (status == QN_OK) {
+        status = qn_chat_messages_normalise(qn_field_get(document, "messages"), &request->messages,
+                                            &request->unknown_message, err);
+    }
+    return status;
+}
+
+qn_status qn_chat_request_parse(const char *body, size_t bytes, const qn_chat_defaults *defaults, qn_chat_request *out,
+                                qn_error *err)
+{
+    *out = (qn_chat_request){.sampling = defaults->sampling};
+    qn_status status = qn_request_body_parse(body, bytes, &out->document, err);
+    if (status == QN_OK) {
+        status = read_request(out, defaults, err);
+    }
+    if (status != QN_OK) {
+        qn_chat_request_free(out);
+    }
+    return status;
+}
+
+void qn_chat_request_free(qn_chat_request *request)
+{
+    json_decref(request->messages);
+    json_decref(request->kwargs);
+    json_decref(request->document);
+    *request = (qn_chat_request){0};
+}

@@ -1,0 +1,49 @@
+/* POST /v1/chat/completions: the request, from its bytes to a checked struct. A pure function of its input.
+ *
+ * Fields are OpenAI's and vLLM's; docs/api.md lists each with its class. A known field that this version can't honour
+ * is refused by name unless its value is the one that asks for nothing. */
+#ifndef QN_SERVER_OPENAI_CHAT_H
+#define QN_SERVER_OPENAI_CHAT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/sampler.h"
+#include "server/request_fields.h"
+#include "text/stop.h"
+
+typedef struct qn_chat_defaults {
+    qn_sampling sampling; /* what a request that says nothing gets */
+    const json_t *kwargs; /* object: template variables under the request's own; NULL: none */
+} qn_chat_defaults;
+
+typedef struct qn_chat_request {
+    json_t *document;     /* the body; the pointers below point into it */
+    const char *model;    /* NULL: not said */
+    json_t *messages;     /* normalised (chat_messages.h) */
+    json_t *kwargs;       /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
+    qn_sampling sampling; /* the seed only when seed_given */
+    bool seed_given;
+    size_t max_tokens;            /* 0: not said */
+    const char *max_tokens_field; /* which field said it: max_completion_tokens wins over max_tokens */
+    const char *stop[QN_STOP_MAX_STRINGS];
+    size_t stop_count;
+    bool ignore_eos, stream, include_usage;
+    qn_unknown_fields unknown;         /* top-level fields never heard of */
+    qn_unknown_fields unknown_message; /* the same of messages */
+} qn_chat_request;
+
+/* QN_USAGE: the client's fault, err->field the parameter ("" when it is the body as a whole); QN_RESOURCE. On success
+ * the caller releases *out with qn_chat_request_free. */
+qn_status qn_chat_request_parse(const char *body, size_t bytes, const qn_chat_defaults *defaults, qn_chat_request *out,
+                                qn_error *err);
+void qn_chat_request_free(qn_chat_request *request); /* back to {0}; {0} is fine */
+
+/* Checks template variables: a name that the server sets itself, or an unknown reasoning_effort, is refused. `field`
+ * names them in errors. Also for --default-chat-template-kwargs. */
+qn_status qn_chat_kwargs_check(const json_t *kwargs, const char *field, qn_error *err);
+
+#endif

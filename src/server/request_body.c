@@ -1,0 +1,53 @@
+#include "server/request_body.h"
+
+#include <stdbool.h>
+
+#include "base/json.h"
+
+/* An upper bound of the values: each stands behind one of [ { , : or is the document. */
+static size_t count_values(const char *text, size_t bytes)
+{
+    size_t count = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\') {
+                i++;
+            } else if (c == '"') {
+                in_string = false;
+            }
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{' || c == ',' || c == ':') {
+            count++;
+        }
+    }
+    return count;
+}
+
+qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn_error *err)
+{
+    if (bytes == 0) {
+        return qn_fail(err, QN_USAGE, "body: empty: send a JSON object");
+    }
+    if (count_values(body, bytes) > QN_BODY_MAX_VALUES) {
+        return qn_fail(err, QN_USAGE, "body: more than %d JSON values: send a smaller request", QN_BODY_MAX_VALUES);
+    }
+    json_t *value = NULL;
+    qn_status status = qn_json_parse(body, bytes, "body", &value, err);
+    if (status == QN_BAD_INPUT) {
+        err->status = QN_USAGE;
+        return QN_USAGE;
+    }
+    if (status != QN_OK) {
+        return status;
+    }
+    if (!json_is_object(value)) {
+        qn_fail(err, QN_USAGE, "body: %s: send a JSON object", qn_json_type_name(value));
+        json_decref(value);
+        return QN_USAGE;
+    }
+    *out = value;
+    return QN_OK;
+}

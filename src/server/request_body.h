@@ -1,0 +1,18 @@
+/* A request's body: JSON within bounds.
+ *
+ * Beyond what base/json.h bounds (depth, duplicate keys, UTF-8), the number of values is: a tree costs some hundred
+ * bytes a value, so a body of commas could else take fifty times its size. */
+#ifndef QN_SERVER_REQUEST_BODY_H
+#define QN_SERVER_REQUEST_BODY_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { QN_BODY_MAX_VALUES = 1000000 };
+
+/* The body must be one JSON object; the caller owns it. Every failure but QN_RESOURCE is QN_USAGE. */
+qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn_error *err);
+
+#endif

@@ -1,0 +1,13 @@
+#include "server/sse.h"
+
+void qn_sse_data(qn_buffer *out, const char *data, size_t bytes)
+{
+    qn_buffer_text(out, "data: ");
+    qn_buffer_append(out, data, bytes);
+    qn_buffer_text(out, "\n\n");
+}
+
+void qn_sse_comment(qn_buffer *out, const char *text)
+{
+    qn_buffer_format(out, ": %s\n\n", text);
+}

@@ -1,0 +1,436 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buffer.h"
+#include "base/fault.h"
+#include "base/json.h"
+#include "server/chat_messages.h"
+#include "server/openai_chat.h"
+
+static qn_chat_defaults defaults(void)
+{
+    return (qn_chat_defaults){.sampling = {.temperature = 0.5f, .top_p = 0.75f, .min_p = 0, .top_k = -1}};
+}
+
+static qn_status parse(const char *body, qn_chat_request *out, qn_error *err)
+{
+    qn_chat_defaults d = defaults();
+    return qn_chat_request_parse(body, strlen(body), &d, out, err);
+}
+
+/* A minimal request with more fields. */
+#define WITH(fields) "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]," fields "}"
+
+static void assert_refused(const char *body, const char *field, const char *part)
+{
+    qn_chat_request request;
+    qn_error err;
+    qn_status status = parse(body, &request, &err);
+    if (status == QN_OK) {
+        fail_msg("accepted: %s", body);
+    }
+    assert_int_equal(status, QN_USAGE);
+    assert_int_equal(err.status, QN_USAGE);
+    if (strcmp(err.field, field) != 0) {
+        fail_msg("%s: names '%s', not '%s' (%s)", body, err.field, field, err.message);
+    }
+    if (strstr(err.message, part) == NULL) {
+        fail_msg("%s: '%s' does not say '%s'", body, err.message, part);
+    }
+}
+
+static void assert_accepted(const char *body)
+{
+    qn_chat_request request;
+    qn_error err;
+    if (parse(body, &request, &err) != QN_OK) {
+        fail_msg("%s: %s", body, err.message);
+    }
+    qn_chat_request_free(&request);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    qn_chat_request r;
+    qn_error err;
+    assert_int_equal(parse("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}", &r, &err), QN_OK);
+    assert_null(r.model);
+    assert_true(r.sampling.temperature == 0.5f && r.sampling.top_p == 0.75f && r.sampling.top_k == -1);
+    assert_false(r.seed_given);
+    assert_int_equal(r.max_tokens, 0);
+    assert_int_equal(r.stop_count, 0);
+    assert_false(r.stream || r.include_usage || r.ignore_eos);
+    assert_int_equal(json_object_size(r.kwargs), 0);
+    assert_int_equal(r.unknown.total, 0);
+    qn_chat_request_free(&r);
+}
+
+static void test_all_fields(void **state)
+{
+    (void)state;
+    qn_chat_request r;
+    qn_error err;
+    qn_status status = parse(
+        WITH("\"temperature\":0,\"top_p\":1,\"top_k\":40,\"min_p\":0.25,\"seed\":-5,\"max_tokens\":8,"
+             "\"max_completion_tokens\":4,\"stop\":[\"a\",\"\\u00e9\"],\"stream\":true,\"ignore_eos\":true,"
+             "\"stream_options\":{\"include_usage\":true},\"reasoning_effort\":\"low\","
+             "\"chat_template_kwargs\":{\"clear_thinking\":true}"),
+        &r, &err);
+    assert_int_equal(status, QN_OK);
+    assert_string_equal(r.model, "m");
+    assert_true(r.sampling.temperature == 0 && r.sampling.top_p == 1 && r.sampling.min_p == 0.25f);
+    assert_int_equal(r.sampling.top_k, 40);
+    assert_true(r.seed_given);
+    assert_true((int64_t)r.sampling.seed == -5);
+    assert_int_equal(r.max_tokens, 4);
+    assert_string_equal(r.max_tokens_field, "max_completion_tokens");
+    assert_int_equal(r.stop_count, 2);
+    assert_string_equal(r.stop[1], "\xc3\xa9");
+    assert_true(r.stream && r.include_usage && r.ignore_eos);
+    assert_string_equal(json_string_value(json_object_get(r.kwargs, "reasoning_effort")), "low");
+    assert_true(json_is_true(json_object_get(r.kwargs, "clear_thinking")));
+    qn_chat_request_free(&r);
+}
+
+static void test_null_counts_as_absent(void **state)
+{
+    (void)state;
+    assert_accepted(WITH("\"temperature\":null,\"top_p\":null,\"top_k\":null,\"min_p\":null,\"seed\":null,"
+                         "\"max_tokens\":null,\"max_completion_tokens\":null,\"stop\":null,\"stream\":null,"
+                         "\"stream_options\":null,\"reasoning_effort\":null,\"chat_template_kwargs\":null,\"n\":null,"
+                         "\"tools\":null,\"tool_choice\":null,\"response_format\":null,\"logprobs\":null,"
+                         "\"top_logprobs\":null,\"logit_bias\":null,\"prompt_logprobs\":null,\"ignore_eos\":null"));
+}
+
+static void test_what_asks_for_nothing_is_accepted(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        WITH("\"n\":1"),
+        WITH("\"logprobs\":false,\"top_logprobs\":0"),
+        WITH("\"presence_penalty\":0,\"frequency_penalty\":0.0,\"repetition_penalty\":1.0,\"length_penalty\":1"),
+        WITH("\"logit_bias\":{},\"stop_token_ids\":[],\"bad_words\":[],\"min_tokens\":0"),
+        WITH("\"tool_choice\":\"none\""),
+        WITH("\"tool_choice\":\"auto\",\"parallel_tool_calls\":false"),
+        WITH("\"response_format\":{\"type\":\"text\"}"),
+        WITH("\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":false,\"service_tier\":\"auto\""),
+        WITH("\"modalities\":[\"text\"],\"skip_special_tokens\":true,\"echo\":false,\"cache_salt\":\"x\""),
+        WITH("\"add_generation_prompt\":true,\"continue_final_message\":false,\"priority\":0"),
+        WITH("\"top_k\":0"),
+        WITH("\"top_k\":-1"),
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        assert_accepted(bodies[i]);
+    }
+}
+
+static void test_what_is_not_there_yet_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *field;
+    } cases[] = {
+        {WITH("\"n\":2"), "n"},
+        {WITH("\"logprobs\":true"), "logprobs"},
+        {WITH("\"presence_penalty\":0.5"), "presence_penalty"},
+        {WITH("\"repetition_penalty\":1.1"), "repetition_penalty"},
+        {WITH("\"logit_bias\":{\"5\":1}"), "logit_bias"},
+        {WITH("\"tools\":[]"), "tools"},
+        {WITH("\"tools\":[{\"type\":\"function\"}]"), "tools"},
+        {WITH("\"response_format\":{\"type\":\"json_object\"}"), "response_format"},
+        {WITH("\"stop_token_ids\":[1]"), "stop_token_ids"},
+        {WITH("\"min_tokens\":1"), "min_tokens"},
+        {WITH("\"prompt_logprobs\":1"), "prompt_logprobs"},
+        {WITH("\"store\":true"), "store"},
+        {WITH("\"continue_final_message\":true"), "continue_final_message"},
+        {WITH("\"add_generation_prompt\":false"), "add_generation_prompt"},
+        {WITH("\"return_token_ids\":true"), "return_token_ids"},
+        {WITH("\"functions\":[]"), "functions"},
+        {WITH("\"guided_json\":{}"), "guided_json"},
+        {WITH("\"thinking\":{\"type\":\"disabled\"}"), "thinking"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_refused(cases[i].body, cases[i].field, "supported in this version");
+    }
+    assert_refused(WITH("\"tool_choice\":\"required\""), "tool_choice", "no tools");
+}
+
+static void test_bad_values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *field;
+    } cases[] = {
+        {WITH("\"temperature\":-0.1"), "temperature"},
+        {WITH("\"temperature\":2.1"), "temperature"},
+        {WITH("\"temperature\":\"hot\""), "temperature"},
+        {WITH("\"top_p\":0"), "top_p"},
+        {WITH("\"top_p\":1e-60"), "top_p"},
+        {WITH("\"top_p\":1.1"), "top_p"},
+        {WITH("\"top_k\":-2"), "top_k"},
+        {WITH("\"top_k\":1.5"), "top_k"},
+        {WITH("\"top_k\":2147483648"), "top_k"},
+        {WITH("\"min_p\":1.5"), "min_p"},
+        {WITH("\"seed\":\"x\""), "seed"},
+        {WITH("\"seed\":1.0"), "seed"},
+        {WITH("\"max_tokens\":0"), "max_tokens"},
+        {WITH("\"max_tokens\":-1"), "max_tokens"},
+        {WITH("\"max_tokens\":1.5"), "max_tokens"},
+        {WITH("\"max_completion_tokens\":true"), "max_completion_tokens"},
+        {WITH("\"stop\":\"\""), "stop"},
+        {WITH("\"stop\":[\"\"]"), "stop"},
+        {WITH("\"stop\":[1]"), "stop"},
+        {WITH("\"stop\":{}"), "stop"},
+        {WITH("\"stop\":\"a\\u0000b\""), "stop"},
+        {WITH("\"stream\":1"), "stream"},
+        {WITH("\"stream_options\":{}"), "stream_options"},
+        {WITH("\"stream\":true,\"stream_options\":1"), "stream_options"},
+        {WITH("\"stream\":true,\"stream_options\":{\"include_usage\":1}"), "stream_options"},
+        {WITH("\"stream\":true,\"stream_options\":{\"continuous_usage_stats\":true}"), "stream_options"},
+        {WITH("\"n\":0"), "n"},
+        {WITH("\"n\":100000"), "n"},
+        {WITH("\"top_logprobs\":5"), "top_logprobs"},
+        {WITH("\"logprobs\":true,\"top_logprobs\":21"), "top_logprobs"},
+        {WITH("\"reasoning_effort\":\"galactic\""), "reasoning_effort"},
+        {WITH("\"reasoning_effort\":3"), "reasoning_effort"},
+        {WITH("\"chat_template_kwargs\":[]"), "chat_template_kwargs"},
+        {WITH("\"chat_template_kwargs\":{\"messages\":[]}"), "chat_template_kwargs"},
+        {WITH("\"chat_template_kwargs\":{\"reasoning_effort\":\"x\"}"), "chat_template_kwargs"},
+        {WITH("\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"reasoning_effort\":\"high\"}"),
+         "reasoning_effort"},
+        {WITH("\"modalities\":[\"audio\"]"), "modalities"},
+        {WITH("\"modalities\":\"text\""), "modalities"},
+        {"{\"model\":3,\"messages\":[]}", "model"},
+        {"{\"model\":\"a\\u0000\",\"messages\":[]}", "model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_refused(cases[i].body, cases[i].field, cases[i].field);
+    }
+}
+
+static void test_too_many_stops(void **state)
+{
+    (void)state;
+    char body[2048] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"stop\":[\"s\"";
+    for (int i = 0; i < QN_STOP_MAX_STRINGS; i++) {
+        strcat(body, ",\"s\"");
+    }
+    strcat(body, "]}");
+    assert_refused(body, "stop", "at most 64");
+}
+
+static void test_bad_bodies(void **state)
+{
+    (void)state;
+    assert_refused("", "", "empty");
+    assert_refused("{oops", "", "body");
+    assert_refused("[]", "", "send a JSON object");
+    assert_refused("{\"model\":\"\xff\"}", "", "body");
+    assert_refused("{\"model\":\"a\",\"model\":\"b\"}", "", "body");
+    qn_buffer deep = {0};
+    for (int i = 0; i < 100000; i++) {
+        qn_buffer_char(&deep, '[');
+    }
+    assert_refused(qn_buffer_string(&deep), "", "body");
+    qn_buffer_free(&deep);
+    qn_buffer wide = {0};
+    qn_buffer_text(&wide, "{\"messages\":[0");
+    for (int i = 0; i < 1000000; i++) {
+        qn_buffer_text(&wide, ",0");
+    }
+    qn_buffer_text(&wide, "]}");
+    assert_refused(qn_buffer_string(&wide), "", "JSON values");
+    qn_buffer_free(&wide);
+}
+
+static void test_unknown_fields_are_reported(void **state)
+{
+    (void)state;
+    qn_chat_request r;
+    qn_error err;
+    assert_int_equal(
+        parse("{\"frobnicate\":1,\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"cache_control\":{}}],"
+              "\"stream\":true,\"stream_options\":{\"later\":1}}",
+              &r, &err),
+        QN_OK);
+    assert_int_equal(r.unknown.total, 2);
+    assert_string_equal(r.unknown.names[0], "frobnicate");
+    assert_string_equal(r.unknown.names[1], "later");
+    assert_int_equal(r.unknown_message.count, 1);
+    assert_string_equal(r.unknown_message.names[0], "cache_control");
+    qn_chat_request_free(&r);
+}
+
+static void test_default_kwargs_give_way(void **state)
+{
+    (void)state;
+    json_t *kwargs = json_pack("{s:s, s:b}", "reasoning_effort", "high", "clear_thinking", 1);
+    qn_chat_defaults d = defaults();
+    d.kwargs = kwargs;
+    qn_chat_request r;
+    qn_error err;
+    const char *body = WITH("\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"x\":1}");
+    assert_int_equal(qn_chat_request_parse(body, strlen(body), &d, &r, &err), QN_OK);
+    assert_string_equal(json_string_value(json_object_get(r.kwargs, "reasoning_effort")), "low");
+    assert_true(json_is_true(json_object_get(r.kwargs, "clear_thinking")));
+    assert_int_equal(json_integer_value(json_object_get(r.kwargs, "x")), 1);
+    assert_int_equal(json_object_size(kwargs), 2);
+    qn_chat_request_free(&r);
+    json_decref(kwargs);
+}
+
+/* ---- messages ---- */
+
+static void assert_normalised(const char *messages, const char *wanted)
+{
+    json_t *in = json_loads(messages, JSON_ALLOW_NUL, NULL);
+    json_t *expected = json_loads(wanted, JSON_ALLOW_NUL, NULL);
+    assert_non_null(in);
+    assert_non_null(expected);
+    json_t *before = json_deep_copy(in), *out = NULL;
+    qn_unknown_fields unknown = {0};
+    qn_error err;
+    if (qn_chat_messages_normalise(in, &out, &unknown, &err) != QN_OK) {
+        fail_msg("%s: %s", messages, err.message);
+    }
+    char *text = json_dumps(out, JSON_COMPACT);
+    if (!json_equal(out, expected)) {
+        fail_msg("%s became %s", messages, text);
+    }
+    assert_true(json_equal(in, before));
+    free(text);
+    json_decref(before);
+    json_decref(out);
+    json_decref(expected);
+    json_decref(in);
+}
+
+static void test_messages(void **state)
+{
+    (void)state;
+    assert_normalised(
+        "[{\"role\":\"developer\",\"content\":\"x\"},{\"role\":\"user\",\"content\":\"y\",\"name\":\"n\"}]",
+        "[{\"role\":\"system\",\"content\":\"x\"},{\"role\":\"user\",\"content\":\"y\",\"name\":\"n\"}]");
+    assert_normalised("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\","
+                      "\"text\":\"b\\u0000c\"}]}]",
+                      "[{\"role\":\"user\",\"content\":\"ab\\u0000c\"}]");
+    assert_normalised("[{\"role\":\"user\",\"content\":[]}]", "[{\"role\":\"user\",\"content\":\"\"}]");
+    assert_normalised("[{\"role\":\"assistant\",\"content\":\"c\",\"reasoning\":\"r\",\"refusal\":null}]",
+                      "[{\"role\":\"assistant\",\"content\":\"c\",\"reasoning_content\":\"r\"}]");
+    assert_normalised("[{\"role\":\"assistant\",\"content\":\"c\",\"reasoning\":\"r\",\"reasoning_content\":\"r\"}]",
+                      "[{\"role\":\"assistant\",\"content\":\"c\",\"reasoning_content\":\"r\"}]");
+    assert_normalised("[{\"role\":\"assistant\"}]", "[{\"role\":\"assistant\",\"content\":\"\"}]");
+    assert_normalised("[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","
+                      "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\": 1}\"}},{\"function\":{\"name\":\"g\","
+                      "\"arguments\":\"\"}},{\"function\":{\"name\":\"h\",\"arguments\":{}}}]},"
+                      "{\"role\":\"tool\",\"content\":\"r\",\"tool_call_id\":\"a\"}]",
+                      "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","
+                      "\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}},{\"type\":\"function\",\"function\":{"
+                      "\"name\":\"g\",\"arguments\":{}}},{\"type\":\"function\",\"function\":{\"name\":\"h\","
+                      "\"arguments\":{}}}]},{\"role\":\"tool\",\"content\":\"r\",\"tool_call_id\":\"a\"}]");
+    assert_normalised("[{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[]}]",
+                      "[{\"role\":\"assistant\",\"content\":\"c\"}]");
+}
+
+#define MESSAGES(list) "{\"messages\":" list "}"
+
+static void test_bad_messages(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *part;
+    } cases[] = {
+        {"{}", "missing"},
+        {MESSAGES("\"hi\""), "string"},
+        {MESSAGES("[]"), "0 messages"},
+        {MESSAGES("[3]"), "messages[0]"},
+        {MESSAGES("[{\"content\":\"x\"}]"), "role"},
+        {MESSAGES("[{\"role\":\"wizard\",\"content\":\"x\"}]"), "unknown role wizard"},
+        {MESSAGES("[{\"role\":\"function\",\"content\":\"x\"}]"), "unknown role function"},
+        {MESSAGES("[{\"role\":\"user\"}]"), "content: missing"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":null}]"), "content: missing"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":5}]"), "content: integer"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":[\"x\"]}]"), "content[0]"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]"), "text: missing"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]"), "text: integer"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]"), "text model"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"what\"}]}]"), "unknown type what"},
+        {MESSAGES("[{\"role\":\"user\",\"content\":\"x\",\"name\":1}]"), "name: integer"},
+        {MESSAGES("[{\"role\":\"assistant\",\"reasoning\":1}]"), "reasoning: integer"},
+        {MESSAGES("[{\"role\":\"assistant\",\"reasoning_content\":[]}]"), "reasoning_content: array"},
+        {MESSAGES("[{\"role\":\"assistant\",\"reasoning\":\"a\",\"reasoning_content\":\"b\"}]"), "differ"},
+        {MESSAGES("[{\"role\":\"assistant\",\"audio\":{}}]"), "messages[0].audio"},
+        {MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":1}]"), "tool_calls: integer"},
+        {MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[1]}]"), "function.name"},
+        {MESSAGES(
+             "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{oops\"}}]}]"),
+         "function.arguments"},
+        {MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[]\"}}]}]"),
+         "not a JSON object"},
+        {MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":7}}]}]"),
+         "JSON in a string"},
+        {MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"x\",\"function\":{\"name\":\"f\"}}]}]"),
+         "only function"},
+        {MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":1,\"function\":{\"name\":\"f\"}}]}]"), "id:"},
+        {MESSAGES("[{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":1}]"), "tool_call_id: integer"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_refused(cases[i].body, "messages", cases[i].part);
+    }
+}
+
+/* Each allocation fails once: always an error, never a wrong request, a leak or a crash. */
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    const char *body = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
+                       "{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"id\":\"i\",\"function\":{"
+                       "\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}],\"stop\":[\"s\"],"
+                       "\"chat_template_kwargs\":{\"a\":1},\"reasoning_effort\":\"low\",\"store\":false}";
+    qn_status status = QN_FAILED;
+    long nth = 0;
+    while (status != QN_OK) {
+        qn_chat_request r;
+        qn_error err;
+        qn_fault_arm(QN_FAULT_ALLOC, ++nth);
+        status = parse(body, &r, &err);
+        bool hit = qn_fault_seen(QN_FAULT_ALLOC) >= nth;
+        qn_fault_disarm();
+        if (status == QN_OK) {
+            assert_int_equal(json_array_size(r.messages), 2);
+            qn_chat_request_free(&r);
+        } else {
+            assert_true(hit);
+            assert_int_equal(status, QN_RESOURCE);
+        }
+    }
+    assert_true(nth > 30);
+}
+
+int main(void)
+{
+    qn_json_init();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_all_fields),
+        cmocka_unit_test(test_null_counts_as_absent),
+        cmocka_unit_test(test_what_asks_for_nothing_is_accepted),
+        cmocka_unit_test(test_what_is_not_there_yet_is_refused),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_too_many_stops),
+        cmocka_unit_test(test_bad_bodies),
+        cmocka_unit_test(test_unknown_fields_are_reported),
+        cmocka_unit_test(test_default_kwargs_give_way),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
