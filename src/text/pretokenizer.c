@@ -89,7 +89,7 @@ static qn_status read_behavior(const json_t *spec, const char *what, behavior *o
 {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     const json_t *field;
-    qn_status status = qn_fields_string(spec, what, "behavior", &field, err);
+    qn_status status = qn_section_string(spec, what, "behavior", &field, err);
     if (status != QN_OK)
         return status;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -106,9 +106,9 @@ static qn_status add_split(qn_pretokenizer *p, const json_t *spec, const char *w
 {
     static const char *const known[] = {"type", "pattern", "behavior", "invert", NULL};
     split_step step = {0};
-    qn_status status = qn_fields_check(spec, what, known, err);
+    qn_status status = qn_section_check(spec, what, known, err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "invert", &step.invert, err);
+        status = qn_section_bool(spec, what, "invert", &step.invert, err);
     if (status == QN_OK)
         status = read_behavior(spec, what, &step.behavior, err);
     if (status == QN_OK)
@@ -122,9 +122,9 @@ static qn_status add_digits(qn_pretokenizer *p, const json_t *spec, const char *
 {
     static const char *const known[] = {"type", "individual_digits", NULL};
     bool individual = false;
-    qn_status status = qn_fields_check(spec, what, known, err);
+    qn_status status = qn_section_check(spec, what, known, err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "individual_digits", &individual, err);
+        status = qn_section_bool(spec, what, "individual_digits", &individual, err);
     if (status == QN_OK)
         p->splits[p->split_count++] = (split_step){.behavior = individual ? ISOLATED : CONTIGUOUS};
     return status;
@@ -134,13 +134,13 @@ static qn_status set_byte_level(qn_pretokenizer *p, const json_t *spec, const ch
 {
     static const char *const known[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
     bool use_regex = true, ignored; /* trim_offsets moves offsets, which quern does not give */
-    qn_status status = qn_fields_check(spec, what, known, err);
+    qn_status status = qn_section_check(spec, what, known, err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "add_prefix_space", &p->add_prefix_space, err);
+        status = qn_section_bool(spec, what, "add_prefix_space", &p->add_prefix_space, err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "trim_offsets", &ignored, err);
+        status = qn_section_bool(spec, what, "trim_offsets", &ignored, err);
     if (status == QN_OK)
-        status = qn_fields_bool_or(spec, what, "use_regex", true, &use_regex, err);
+        status = qn_section_bool_or(spec, what, "use_regex", true, &use_regex, err);
     if (status == QN_OK && use_regex)
         status = compile(words_pattern, strlen(words_pattern), true, what, &p->words, err);
     p->has_byte_level = status == QN_OK;
@@ -153,9 +153,9 @@ static qn_status add_sequence(qn_pretokenizer *p, const json_t *spec, const char
 {
     static const char *const known[] = {"type", "pretokenizers", NULL};
     const json_t *steps = NULL;
-    qn_status status = qn_fields_check(spec, what, known, err);
+    qn_status status = qn_section_check(spec, what, known, err);
     if (status == QN_OK)
-        status = qn_fields_array(spec, what, "pretokenizers", &steps, err);
+        status = qn_section_array(spec, what, "pretokenizers", &steps, err);
     for (size_t i = 0; status == QN_OK && i < json_array_size(steps); i++)
         status = add_step(p, json_array_get(steps, i), what, depth + 1, err);
     return status;
@@ -164,7 +164,7 @@ static qn_status add_sequence(qn_pretokenizer *p, const json_t *spec, const char
 static qn_status add_step(qn_pretokenizer *p, const json_t *spec, const char *what, unsigned depth, qn_error *err)
 {
     const char *type = NULL;
-    qn_status status = qn_fields_type(spec, what, &type, err);
+    qn_status status = qn_section_type(spec, what, &type, err);
     if (status != QN_OK)
         return status;
     if (strcmp(type, "Sequence") == 0 && depth < DEEPEST_SEQUENCE)
@@ -183,7 +183,7 @@ static qn_status add_step(qn_pretokenizer *p, const json_t *spec, const char *wh
         return add_digits(p, spec, what, err);
     if (strcmp(type, "ByteLevel") == 0)
         return set_byte_level(p, spec, what, err);
-    return qn_fields_unsupported(what, type, err);
+    return qn_section_unsupported(what, type, err);
 }
 
 qn_status qn_pretokenizer_parse(const json_t *spec, const char *what, qn_pretokenizer **out, qn_error *err)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-qn_status qn_fields_check(const json_t *value, const char *what, const char *const *known, qn_error *err)
+qn_status qn_section_check(const json_t *value, const char *what, const char *const *known, qn_error *err)
 {
     if (!json_is_object(value))
         return qn_fail(err, QN_BAD_INPUT, "%s: it is %s: an object is expected", what,
@@ -27,7 +27,7 @@ static qn_status wrong_type(const json_t *field, const char *what, const char *k
                    field ? qn_json_type_name(field) : "missing", expected);
 }
 
-qn_status qn_fields_type(const json_t *object, const char *what, const char **type, qn_error *err)
+qn_status qn_section_type(const json_t *object, const char *what, const char **type, qn_error *err)
 {
     const json_t *field = json_object_get(object, "type");
     if (!json_is_string(field))
@@ -36,7 +36,7 @@ qn_status qn_fields_type(const json_t *object, const char *what, const char **ty
     return QN_OK;
 }
 
-qn_status qn_fields_bool(const json_t *object, const char *what, const char *key, bool *out, qn_error *err)
+qn_status qn_section_bool(const json_t *object, const char *what, const char *key, bool *out, qn_error *err)
 {
     const json_t *field = json_object_get(object, key);
     if (!json_is_boolean(field))
@@ -45,14 +45,14 @@ qn_status qn_fields_bool(const json_t *object, const char *what, const char *key
     return QN_OK;
 }
 
-qn_status qn_fields_bool_or(const json_t *object, const char *what, const char *key, bool otherwise, bool *out,
-                            qn_error *err)
+qn_status qn_section_bool_or(const json_t *object, const char *what, const char *key, bool otherwise, bool *out,
+                             qn_error *err)
 {
     *out = otherwise;
-    return json_object_get(object, key) ? qn_fields_bool(object, what, key, out, err) : QN_OK;
+    return json_object_get(object, key) ? qn_section_bool(object, what, key, out, err) : QN_OK;
 }
 
-qn_status qn_fields_string(const json_t *object, const char *what, const char *key, const json_t **out, qn_error *err)
+qn_status qn_section_string(const json_t *object, const char *what, const char *key, const json_t **out, qn_error *err)
 {
     const json_t *field = json_object_get(object, key);
     if (!json_is_string(field))
@@ -61,7 +61,7 @@ qn_status qn_fields_string(const json_t *object, const char *what, const char *k
     return QN_OK;
 }
 
-qn_status qn_fields_array(const json_t *object, const char *what, const char *key, const json_t **out, qn_error *err)
+qn_status qn_section_array(const json_t *object, const char *what, const char *key, const json_t **out, qn_error *err)
 {
     const json_t *field = json_object_get(object, key);
     if (!json_is_array(field))
@@ -70,7 +70,7 @@ qn_status qn_fields_array(const json_t *object, const char *what, const char *ke
     return QN_OK;
 }
 
-qn_status qn_fields_unsupported(const char *what, const char *type, qn_error *err)
+qn_status qn_section_unsupported(const char *what, const char *type, qn_error *err)
 {
     return qn_fail(err, QN_BAD_INPUT, "%s: the type \"%s\" is not supported: quern cannot use this tokenizer", what,
                    type);

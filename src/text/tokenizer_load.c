@@ -276,19 +276,19 @@ static qn_status read_normalizer(loader *l, const json_t *spec, unsigned depth)
     static const char what[] = "normalizer";
     static const char *const nfc_fields[] = {"type", NULL}, *const sequence_fields[] = {"type", "normalizers", NULL};
     const char *type;
-    qn_status status = qn_fields_type(spec, what, &type, l->err);
+    qn_status status = qn_section_type(spec, what, &type, l->err);
     if (status != QN_OK)
         return status;
     if (strcmp(type, "NFC") == 0) {
         l->tokenizer->is_nfc = true;
-        return qn_fields_check(spec, what, nfc_fields, l->err);
+        return qn_section_check(spec, what, nfc_fields, l->err);
     }
     if (strcmp(type, "Sequence") != 0 || depth > 4)
-        return qn_fields_unsupported(what, type, l->err);
+        return qn_section_unsupported(what, type, l->err);
     const json_t *steps = NULL;
-    status = qn_fields_check(spec, what, sequence_fields, l->err);
+    status = qn_section_check(spec, what, sequence_fields, l->err);
     if (status == QN_OK)
-        status = qn_fields_array(spec, what, "normalizers", &steps, l->err);
+        status = qn_section_array(spec, what, "normalizers", &steps, l->err);
     for (size_t i = 0; status == QN_OK && i < json_array_size(steps); i++)
         status = read_normalizer(l, json_array_get(steps, i), depth + 1);
     return status;
@@ -301,10 +301,10 @@ static qn_status check_decoder(loader *l, const json_t *spec)
     const char *type;
     if (!spec)
         return qn_fail(l->err, QN_BAD_INPUT, "%s: it is missing: only ByteLevel is supported", what);
-    qn_status status = qn_fields_type(spec, what, &type, l->err);
+    qn_status status = qn_section_type(spec, what, &type, l->err);
     if (status == QN_OK && strcmp(type, "ByteLevel") != 0)
-        status = qn_fields_unsupported(what, type, l->err);
-    return status == QN_OK ? qn_fields_check(spec, what, known, l->err) : status; /* the fields mean nothing here */
+        status = qn_section_unsupported(what, type, l->err);
+    return status == QN_OK ? qn_section_check(spec, what, known, l->err) : status; /* the fields mean nothing here */
 }
 
 /* Post-processors put tokens around a text, which quern never asks for, or move offsets, which it does not have. One of
@@ -313,13 +313,13 @@ static qn_status check_post_processor(loader *l, const json_t *spec, unsigned de
 {
     static const char what[] = "post_processor";
     const char *type;
-    qn_status status = qn_fields_type(spec, what, &type, l->err);
+    qn_status status = qn_section_type(spec, what, &type, l->err);
     if (status != QN_OK || strcmp(type, "ByteLevel") == 0 || strcmp(type, "TemplateProcessing") == 0)
         return status;
     if (strcmp(type, "Sequence") != 0 || depth > 4)
-        return qn_fields_unsupported(what, type, l->err);
+        return qn_section_unsupported(what, type, l->err);
     const json_t *steps = NULL;
-    status = qn_fields_array(spec, what, "processors", &steps, l->err);
+    status = qn_section_array(spec, what, "processors", &steps, l->err);
     for (size_t i = 0; status == QN_OK && i < json_array_size(steps); i++)
         status = check_post_processor(l, json_array_get(steps, i), depth + 1);
     return status;
@@ -359,19 +359,19 @@ static qn_status read_added(loader *l, const json_t *spec, added_fields *out)
     static const char *const known[] = {"id",     "content",    "single_word", "lstrip",
                                         "rstrip", "normalized", "special",     NULL};
     const json_t *content = NULL, *id = json_object_get(spec, "id");
-    qn_status status = qn_fields_check(spec, what, known, l->err);
+    qn_status status = qn_section_check(spec, what, known, l->err);
     if (status == QN_OK)
-        status = qn_fields_string(spec, what, "content", &content, l->err);
+        status = qn_section_string(spec, what, "content", &content, l->err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "single_word", &out->token.single_word, l->err);
+        status = qn_section_bool(spec, what, "single_word", &out->token.single_word, l->err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "lstrip", &out->token.lstrip, l->err);
+        status = qn_section_bool(spec, what, "lstrip", &out->token.lstrip, l->err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "rstrip", &out->token.rstrip, l->err);
+        status = qn_section_bool(spec, what, "rstrip", &out->token.rstrip, l->err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "normalized", &out->is_normalized, l->err);
+        status = qn_section_bool(spec, what, "normalized", &out->is_normalized, l->err);
     if (status == QN_OK)
-        status = qn_fields_bool(spec, what, "special", &out->is_special, l->err);
+        status = qn_section_bool(spec, what, "special", &out->is_special, l->err);
     if (status != QN_OK)
         return status;
     if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= QN_VOCABULARY_MAX_TOKENS)
