@@ -207,8 +207,6 @@ static qn_status write_all(int fd, const char *path, const void *data, size_t by
         at += written;
         bytes -= (size_t)written;
     }
-    if (qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, true) : fsync(fd) != 0)
-        return fail_errno(err, path, "sync", errno);
     return QN_OK;
 }
 
@@ -228,23 +226,73 @@ static void sync_folder_of(const char *path)
     qn_free(folder);
 }
 
+struct qn_file_writer {
+    char *path, *temporary;
+    int fd; /* -1 once closed */
+    bool committed;
+};
+
+qn_status qn_file_writer_open(const char *path, qn_file_writer **out, qn_error *err)
+{
+    qn_file_writer *writer = qn_alloc_zero(1, sizeof *writer);
+    if (!writer || !(writer->path = qn_strdup(path))) {
+        qn_free(writer);
+        return qn_fail_memory(err, path, sizeof *writer + strlen(path) + 1);
+    }
+    writer->fd = -1;
+    qn_status status = open_temporary(path, &writer->temporary, &writer->fd, err);
+    if (status != QN_OK) {
+        qn_file_writer_close(writer);
+        return status;
+    }
+    *out = writer;
+    return QN_OK;
+}
+
+qn_status qn_file_writer_append(qn_file_writer *writer, const void *data, size_t bytes, qn_error *err)
+{
+    return write_all(writer->fd, writer->path, data, bytes, err);
+}
+
+qn_status qn_file_writer_commit(qn_file_writer *writer, qn_error *err)
+{
+    int fd = writer->fd;
+    bool synced = qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, false) : fsync(fd) == 0;
+    if (!synced)
+        return fail_errno(err, writer->path, "sync", errno);
+    writer->fd = -1;
+    if (close(fd) != 0)
+        return fail_errno(err, writer->path, "close", errno);
+    bool renamed = qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, false) : rename(writer->temporary, writer->path) == 0;
+    if (!renamed)
+        return fail_errno(err, writer->path, "replace", errno);
+    writer->committed = true;
+    sync_folder_of(writer->path);
+    return QN_OK;
+}
+
+void qn_file_writer_close(qn_file_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->temporary && !writer->committed)
+        unlink(writer->temporary);
+    qn_free(writer->temporary);
+    qn_free(writer->path);
+    qn_free(writer);
+}
+
 qn_status qn_file_write(const char *path, const void *data, size_t bytes, qn_error *err)
 {
-    char *temporary = NULL;
-    int fd = -1;
-    qn_status status = open_temporary(path, &temporary, &fd, err);
-    if (status != QN_OK)
-        return status;
-    status = write_all(fd, path, data, bytes, err);
-    if (close(fd) != 0 && status == QN_OK)
-        status = fail_errno(err, path, "close", errno);
-    if (status == QN_OK && (qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, true) : rename(temporary, path) != 0))
-        status = fail_errno(err, path, "replace", errno);
+    qn_file_writer *writer = NULL;
+    qn_status status = qn_file_writer_open(path, &writer, err);
     if (status == QN_OK)
-        sync_folder_of(path);
-    else
-        unlink(temporary);
-    qn_free(temporary);
+        status = qn_file_writer_append(writer, data, bytes, err);
+    if (status == QN_OK)
+        status = qn_file_writer_commit(writer, err);
+    qn_file_writer_close(writer);
     return status;
 }
 

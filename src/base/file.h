@@ -27,6 +27,14 @@ qn_status qn_fd_read(int fd, const char *what, size_t limit_bytes, char **out, s
 /* Writes a temporary file beside path, syncs it and renames it over path. */
 qn_status qn_file_write(const char *path, const void *data, size_t bytes, qn_error *err);
 
+/* The same in pieces: append any number of times, then commit, which puts the file in its place. Close releases the
+ * writer, and removes the temporary file if it was not committed. One thread at a time. */
+typedef struct qn_file_writer qn_file_writer;
+qn_status qn_file_writer_open(const char *path, qn_file_writer **out, qn_error *err);
+qn_status qn_file_writer_append(qn_file_writer *writer, const void *data, size_t bytes, qn_error *err);
+qn_status qn_file_writer_commit(qn_file_writer *writer, qn_error *err);
+void qn_file_writer_close(qn_file_writer *writer); /* NULL is fine */
+
 /* "dir/name" to be released with qn_free; NULL when out of memory. */
 char *qn_path_join(const char *dir, const char *name);
 
