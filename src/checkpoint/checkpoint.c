@@ -183,13 +183,32 @@ static qn_status check_index(const qn_checkpoint *checkpoint, const qn_index *in
     return QN_OK;
 }
 
+/* Before any is opened, since a shard that is not there yet is the common case of a download that goes on. */
+static qn_status check_shards_exist(const qn_checkpoint *checkpoint, const qn_index *index, qn_error *err)
+{
+    for (size_t i = 0; i < index->file_count; i++) {
+        char *path = join_or_fail(checkpoint->dir, index->files[i], err);
+        if (!path)
+            return err->status;
+        qn_status status = QN_OK;
+        if (!exists(path))
+            status = qn_fail(err, QN_BAD_INPUT, "%s: is missing, though the index names it: fetch the file", path);
+        qn_free(path);
+        if (status != QN_OK)
+            return status;
+    }
+    return QN_OK;
+}
+
 static qn_status open_indexed(qn_checkpoint *checkpoint, const char *path, qn_error *err)
 {
     qn_index index;
     qn_status status = qn_index_open(path, &index, err);
     if (status != QN_OK)
         return status;
-    status = open_shards(checkpoint, index.files, index.file_count, err);
+    status = check_shards_exist(checkpoint, &index, err);
+    if (status == QN_OK)
+        status = open_shards(checkpoint, index.files, index.file_count, err);
     if (status == QN_OK)
         status = list_tensors(checkpoint, err);
     if (status == QN_OK)
@@ -359,12 +378,13 @@ bool qn_checkpoint_has(const qn_checkpoint *checkpoint, const char *name)
 /* "BF16, F16 or F32 [96, 64]" */
 static void describe_expected(const qn_expected *expected, qn_buffer *out)
 {
+    static const qn_dtype order[] = {QN_DTYPE_BF16, QN_DTYPE_F16, QN_DTYPE_F32, QN_DTYPE_U8, QN_DTYPE_I32};
     unsigned left = expected->dtypes;
-    for (qn_dtype dtype = 0; dtype < QN_DTYPE_COUNT; dtype++) {
-        if (!(left & 1u << dtype))
+    for (size_t i = 0; left; i++) {
+        if (!(left & 1u << order[i]))
             continue;
-        left &= ~(1u << dtype);
-        qn_buffer_format(out, "%s%s", qn_dtype_name(dtype), !left ? " [" : left & (left - 1) ? ", " : " or ");
+        left &= ~(1u << order[i]);
+        qn_buffer_format(out, "%s%s", qn_dtype_name(order[i]), !left ? " [" : left & (left - 1) ? ", " : " or ");
     }
     for (size_t i = 0; i < expected->dims; i++)
         qn_buffer_format(out, "%s%zu", i ? ", " : "", expected->shape[i]);

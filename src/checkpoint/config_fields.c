@@ -22,6 +22,8 @@ const char *qn_value_text(const json_t *value, char out[QN_VALUE_TEXT_BYTES])
         return out;
     case JSON_REAL:
         snprintf(out, QN_VALUE_TEXT_BYTES, "%.17g", json_real_value(value));
+        if (strspn(out, "-0123456789") == strlen(out))
+            strcat(out, ".0"); /* or it would look like an integer */
         return out;
     case JSON_TRUE:
     case JSON_FALSE:

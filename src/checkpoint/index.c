@@ -45,7 +45,7 @@ static qn_status collect_files(const char *path, qn_index *out, qn_error *err)
             return qn_fail(err, QN_BAD_INPUT,
                            "%s: tensor %s: its file is %s, not the plain name of a .safetensors file in the same "
                            "folder: correct the index",
-                           path, name, json_is_string(value) ? json_string_value(value) : qn_json_type_name(value));
+                           path, name, json_is_string(value) ? json_string_value(value) : "no string");
         out->files[used++] = json_string_value(value);
     }
     qsort(out->files, used, sizeof *out->files, compare_strings);

@@ -1,5 +1,6 @@
 #include "checkpoint/mxfp4.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LARGEST_SCALE = 252 };
@@ -32,6 +33,17 @@ static qn_status fail_scale(const char *file_name, const qn_tensor *t, size_t at
                    file_name, t->name, at / block, at % block, t->data[at]);
 }
 
+static qn_status fail_zero(const char *file_name, const qn_tensor *t, size_t part, bool of_many, qn_error *err)
+{
+    char which[48] = "";
+    if (of_many)
+        snprintf(which, sizeof which, " of expert %zu", part);
+    return qn_fail(err, QN_BAD_INPUT,
+                   "%s: tensor %s: the scales%s are all zero, as if never written: fetch or quantise the checkpoint "
+                   "again",
+                   file_name, t->name, which);
+}
+
 qn_status qn_mxfp4_check_scales(const char *file_name, const qn_tensor *scales, qn_error *err)
 {
     size_t parts = scales->dims == 3 ? scales->shape[0] : 1;
@@ -45,10 +57,7 @@ qn_status qn_mxfp4_check_scales(const char *file_name, const qn_tensor *scales, 
             return fail_scale(file_name, scales, at, err);
         }
         if (most == 0)
-            return qn_fail(err, QN_BAD_INPUT,
-                           "%s: tensor %s: its scales are all zero (expert %zu of it), as if never written: fetch or "
-                           "quantise the checkpoint again",
-                           file_name, scales->name, part);
+            return fail_zero(file_name, scales, part, parts > 1, err);
     }
     return QN_OK;
 }

@@ -14,6 +14,7 @@
 
 /* In the order of `quern --help`, up to a NULL. */
 static const qn_command *const commands[] = {
+    &qn_inspect_command,
     NULL,
 };
 

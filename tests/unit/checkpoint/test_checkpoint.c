@@ -102,12 +102,12 @@ static void test_takes_each_kind(void **state)
     qn_free(v);
     assert_int_equal(qn_checkpoint_take_matrix(c, "lm_head.weight", 96, 512, &m, &err), QN_BAD_INPUT);
     assert_non_null(strstr(err.message, "tiny-sparse-mxfp4-quark/model.safetensors: tensor lm_head.weight: is BF16 "
-                                        "[512, 96], expected F32, F16 or BF16 [96, 512]: use the config.json"));
+                                        "[512, 96], expected BF16, F16 or F32 [96, 512]: use the config.json"));
     assert_int_equal(qn_checkpoint_take_matrix(c, "model.norm.weight", 96, 1, &m, &err), QN_BAD_INPUT);
     assert_int_equal(qn_checkpoint_take_vector(c, "lm_head.weight", 512, &v, &err), QN_BAD_INPUT);
     assert_int_equal(qn_checkpoint_take_matrix(c, "lm_tail.weight", 1, 2, &m, &err), QN_BAD_INPUT);
     assert_string_equal(err.message, "tests/data/oracle/tiny-sparse-mxfp4-quark: tensor lm_tail.weight: is missing "
-                                     "(expected F32, F16 or BF16 [1, 2]): fetch the checkpoint again");
+                                     "(expected BF16, F16 or F32 [1, 2]): fetch the checkpoint again");
     /* a quantised weight outside of the experts would be taken by this call */
     assert_int_equal(qn_checkpoint_take_matrix(c, "model.layers.3.mlp.experts.0.gate_proj.weight", 32, 48, &m, &err),
                      QN_BAD_INPUT);
@@ -190,14 +190,14 @@ static void test_each_bad_tensor(void **state)
     } rows[] = {
         {{"model.norm.weight", "dtype", "\"F16\"", NULL}, NULL}, /* F16 is fine, whatever it says */
         {{"model.norm.weight", "shape", "[48, 2]", NULL},
-         "tensor model.norm.weight: is BF16 [48, 2], expected F32, F16 or BF16 [96]"},
+         "tensor model.norm.weight: is BF16 [48, 2], expected BF16, F16 or F32 [96]"},
         {{"model.norm.weight", "dtype", "\"U8\"", NULL}, "tensor model.norm.weight: its shape and dtype need 96 bytes"},
         {{"model.norm.weight", "dtype", "\"F8_E4M3\"", NULL}, "its dtype is F8_E4M3"},
         {{"lm_head.weight", "shape", "[96, 512]", NULL}, "tensor lm_head.weight: is BF16 [96, 512], expected"},
         {{"lm_head.weight", "data_offsets", "[0, 98304]", NULL}, "inside the tensor that ends"},
         {{NULL, "lm_head.weight", NULL, "lm_tail.weight"}, "tensor lm_head.weight: is missing"},
         {{NULL, "model.layers.3.mlp.experts.0.up_proj.weight", NULL, "model.layers.3.mlp.experts.16.up_proj.weight"},
-         "tensor model.layers.3.mlp.experts.0.up_proj.weight: is missing (expected F32, F16 or BF16 [32, 96])"},
+         "tensor model.layers.3.mlp.experts.0.up_proj.weight: is missing (expected BF16, F16 or F32 [32, 96])"},
         {{NULL, "__metadata__", "{\"format\":1}", NULL}, "damaged at byte"},
         {{NULL, "model.layers.9.extra", "{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}", NULL},
          "tensor model.layers.9.extra: is F32 [0] and has no place in the model of config.json: use"},
@@ -255,7 +255,7 @@ static void test_each_bad_index(void **state)
         {{"weight_map", "extra.weight", "\"model-00001-of-00003.safetensors\"", NULL},
          "model-00001-of-00003.safetensors: tensor extra.weight: is missing, though the index places it there"},
         {{"weight_map", "lm_head.weight", "\"model-00004-of-00003.safetensors\"", NULL},
-         "model-00004-of-00003.safetensors: no such file"},
+         "model-00004-of-00003.safetensors: is missing, though the index names it"},
         {{"weight_map", "lm_head.weight", "\"../model-00003-of-00003.safetensors\"", NULL}, "not the plain name"},
         {{"weight_map", "lm_head.weight", "\"/etc/x.safetensors\"", NULL}, "its file is /etc/x.safetensors, not the"},
         {{"weight_map", "lm_head.weight", "\"a\\\\b.safetensors\"", NULL}, "not the plain name"},
@@ -263,7 +263,7 @@ static void test_each_bad_index(void **state)
         {{"weight_map", "lm_head.weight", "\"pytorch_model.bin\"", NULL}, "not the plain name of a .safetensors file"},
         {{"weight_map", "lm_head.weight", "\".safetensors\"", NULL}, "not the plain name"},
         {{"weight_map", "lm_head.weight", "\"\"", NULL}, "not the plain name"},
-        {{"weight_map", "lm_head.weight", "3", NULL}, "its file is integer, not the plain name"},
+        {{"weight_map", "lm_head.weight", "3", NULL}, "its file is no string, not the plain name"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fixture f;
@@ -292,7 +292,7 @@ static void test_shards_that_are_wrong(void **state)
     fixture_copy(&f, "tiny-sharded");
     fixture_path(&f, "model-00002-of-00003.safetensors", path);
     assert_int_equal(unlink(path), 0);
-    expect_refused(f.dir, "model-00002-of-00003.safetensors: no such file");
+    expect_refused(f.dir, "model-00002-of-00003.safetensors: is missing, though the index names it");
     fixture_remove(&f);
 
     fixture_copy(&f, "tiny-sharded");

@@ -235,7 +235,13 @@ static void test_each_bad_expert(void **state)
          "{\"quant_method\":\"compressed-tensors\",\"format\":"
          "\"mxfp4-pack-quantized\"}",
          NULL},
-        {"tiny-sparse", E ".0.up_proj.weight", "x", NULL, {0}, NULL, "0.up_proj.weight: is missing (expected F32, F16"},
+        {"tiny-sparse",
+         E ".0.up_proj.weight",
+         "x",
+         NULL,
+         {0},
+         NULL,
+         "0.up_proj.weight: is missing (expected BF16, F16"},
         {"tiny-sparse",
          E ".5.up_proj.weight",
          NULL,
@@ -337,7 +343,7 @@ static void test_bad_scales_are_refused_at_open(void **state)
             fixture_patch_tensor(&f, "model.safetensors", rows[i].tensor, 0, zeros, 96);
             take(f.dir, PREFIX, &t);
             assert_int_equal(t.status, QN_BAD_INPUT);
-            assert_non_null(strstr(t.err.message, "its scales are all zero"));
+            assert_non_null(strstr(t.err.message, "the scales are all zero"));
         }
         fixture_remove(&f);
     }
