@@ -27,12 +27,13 @@ torch.set_grad_enabled(False)
 
 SHAPE = dict(
     architectures=["GlmMoeDsaForCausalLM"], attention_bias=False, dtype="bfloat16", eos_token_id=[60],
-    first_k_dense_replace=1, hidden_act="silu", hidden_size=32, index_head_dim=16, index_n_heads=4, index_topk=40,
+    first_k_dense_replace=1, hidden_act="silu", hidden_size=32, index_head_dim=16, index_n_heads=16, index_topk=40,
+    indexer_rope_interleave=True,
     indexer_types=["full", "shared"], intermediate_size=48, kv_lora_rank=32, max_position_embeddings=256,
     mlp_layer_types=["dense", "sparse"], model_type="glm_moe_dsa", moe_intermediate_size=16, n_group=1,
     n_routed_experts=4, n_shared_experts=1, norm_topk_prob=True, num_attention_heads=2, num_experts_per_tok=2,
     num_hidden_layers=2, num_key_value_heads=2, num_nextn_predict_layers=0, pad_token_id=60, q_lora_rank=24,
-    qk_head_dim=32, qk_nope_head_dim=16, qk_rope_head_dim=16, rms_norm_eps=1e-5, routed_scaling_factor=1.5,
+    qk_head_dim=32, qk_nope_head_dim=16, qk_rope_head_dim=16, rms_norm_eps=1e-5, rope_interleave=True, routed_scaling_factor=1.5,
     scoring_func="sigmoid", tie_word_embeddings=False, topk_group=1, topk_method="noaux_tc", v_head_dim=16,
     vocab_size=64)
 
