@@ -7,8 +7,9 @@
 
 #include "kernels/ref/ref.h"
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/avx512bf16.h"
 
-static const qn_kernels *const tables[] = {&qn_kernels_avx2, &qn_kernels_scalar};
+static const qn_kernels *const tables[] = {&qn_kernels_avx512bf16, &qn_kernels_avx2, &qn_kernels_scalar};
 
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
@@ -30,8 +31,18 @@ static bool has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
+/* Every flag that the build gives these files. */
+static bool has_avx512bf16(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bf16");
+}
+
 bool qn_kernels_supported(const qn_kernels *kernels)
 {
+    if (kernels == &qn_kernels_avx512bf16)
+        return has_avx512bf16();
     if (kernels == &qn_kernels_avx2)
         return has_avx2();
     return kernels == &qn_kernels_scalar;

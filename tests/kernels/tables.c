@@ -17,9 +17,9 @@ size_t tested_tables(tested_table out[TESTED_TABLES_MAX])
     const qn_kernels *const *all = qn_kernels_all(&count);
     for (size_t i = count; i-- > 0;)
         if (qn_kernels_supported(all[i]))
-            out[used++] = (tested_table){all[i], all[i]->name, false};
+            out[used++] = (tested_table){all[i], all[i]->name};
 #ifdef QUERN_HAVE_EMULATED
-    out[used++] = (tested_table){&qn_kernels_avx512bf16_emulated, "avx512bf16-emulated", true};
+    out[used++] = (tested_table){&qn_kernels_avx512bf16_emulated, "avx512bf16-emulated"};
 #endif
     return used;
 }

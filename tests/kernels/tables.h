@@ -11,7 +11,6 @@
 typedef struct tested_table {
     const qn_kernels *kernels;
     const char *name; /* "avx512bf16-emulated" for the emulated one */
-    bool emulated;    /* fused multiply-adds may round twice */
 } tested_table;
 
 enum { TESTED_TABLES_MAX = 8 };

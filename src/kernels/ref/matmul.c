@@ -66,9 +66,8 @@ static void widen_mxfp4(float *out, const uint8_t *codes, const uint8_t *scales,
     }
 }
 
-/* Elements [at, at + count) of row n as float32; of MXFP4, at and count are multiples of a block. The data may lie at
- * any address, so every element is copied out. */
-static void widen(float *restrict out, const qn_matrix *w, size_t n, size_t at, size_t count)
+/* The data may lie at any address, so every element is copied out. */
+void qn_ref_widen(float *restrict out, const qn_matrix *w, size_t n, size_t at, size_t count)
 {
     size_t element = n * w->cols + at;
     switch (w->dtype) {
@@ -121,7 +120,7 @@ void qn_ref_matmul_f32(const qn_matrix *w, size_t first, size_t last, const floa
         memset(lanes, 0, rows * sizeof lanes[0]);
         for (size_t at = 0; at < w->cols; at += QN_GROUP) {
             size_t count = min_size(QN_GROUP, w->cols - at);
-            widen(group, w, n, at, count);
+            qn_ref_widen(group, w, n, at, count);
             for (size_t r = 0; r < rows; r++)
                 qn_ref_add_group(lanes[r], group, x[r] + at, count);
         }
@@ -153,7 +152,7 @@ void qn_ref_matmul_transposed(const qn_matrix *w, size_t first, size_t last, con
     for (size_t n = first; n < last; n++)
         for (size_t at = 0; at < w->cols; at += QN_GROUP) {
             size_t count = min_size(QN_GROUP, w->cols - at);
-            widen(piece, w, n, at, count);
+            qn_ref_widen(piece, w, n, at, count);
             for (size_t r = 0; r < rows; r++)
                 add_multiple(y[r] + at, x[r][n - first], piece, count);
         }

@@ -20,6 +20,9 @@ float qn_ref_reduce(float lanes[QN_REF_LANES]);
 /* Dot product of float32 vectors in the canonical order. */
 float qn_ref_dot(const float *w, const float *x, size_t count);
 
+/* Elements [at, at + count) of row n as dot products see them; of MXFP4, at and count are multiples of a block. */
+void qn_ref_widen(float *out, const qn_matrix *w, size_t n, size_t at, size_t count);
+
 size_t qn_ref_packed_bytes(size_t cols, qn_dtype weight_dtype);
 void qn_ref_pack(void *packed, const float *x, size_t cols, qn_dtype weight_dtype);
 void qn_ref_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows, float *const *y);

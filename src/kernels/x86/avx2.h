@@ -5,7 +5,8 @@
  * then added to the row's own accumulator register; the 16 lanes are reduced once, at the end. Which element lies in
  * which lane depends on the weights' dtype, so that unpacking is cheapest (i: lane 0..7 of a half):
  *
- *     F32, F16           vector j:            element 8j + i
+ *     F32, F16; all of matmul_f32 and attention
+ *                        vector j:            element 8j + i
  *     BF16               vectors 2j, 2j + 1:  elements 16j + 2i and 16j + 2i + 1 (low and high words of a dword)
  *     MXFP4              lanes 0..3 belong to the half's first scale block, 4..7 to its second; vectors 0..7 are, with
  *                        i = lane mod 4, elements 4i, 4i + 2, 16 + 4i, 18 + 4i, 4i + 1, 4i + 3, 17 + 4i, 19 + 4i

@@ -3,21 +3,11 @@
  * The heads of absorbed MLA share their keys, so attention is two small matrix products per block of keys: the keys are
  * widened to float32 once, in their natural order, and stay in the L2 cache while tiles of four heads go over them,
  * first for the scores, then for the weighted sum. The online softmax lies between. */
-#include "kernels/x86/avx2_exp.h"
+#include "kernels/x86/avx2_softmax.h"
 
 #include <math.h>
 
 enum { TILE_HEADS = 4, INDEX_BLOCK = 48 };
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t round_up(size_t count)
-{
-    return (count + QN_GROUP - 1) / QN_GROUP * QN_GROUP;
-}
 
 void qn_avx2_store_row(void *row, const float *x, size_t count)
 {
@@ -77,42 +67,15 @@ static void score_tile(float *results, const float *rows, size_t tile, size_t st
         }
 }
 
-typedef struct head_state {
-    float maximum, sum, correction;
-} head_state;
-
-/* Scores of a block into probabilities relative to the running maximum; the ones behind `count` become zero. */
-static void soften(head_state *head, float *scores, size_t count, float scale)
-{
-    float larger = head->maximum;
-    for (size_t i = 0; i < count; i++) {
-        scores[i] *= scale;
-        larger = scores[i] > larger ? scores[i] : larger;
-    }
-    for (size_t i = count; i < QN_ATTENTION_BLOCK; i++)
-        scores[i] = -INFINITY;
-    __m256 sums = _mm256_setzero_ps();
-    for (size_t i = 0; i < QN_ATTENTION_BLOCK; i += 8) {
-        __m256 p = qn_exp8(_mm256_sub_ps(_mm256_loadu_ps(scores + i), _mm256_set1_ps(larger)));
-        _mm256_storeu_ps(scores + i, p);
-        sums = _mm256_add_ps(sums, p);
-    }
-    float step[8];
-    _mm256_storeu_ps(step, qn_exp8(_mm256_set1_ps(head->maximum - larger)));
-    head->correction = step[0];
-    head->sum = fmaf(head->sum, head->correction, qn_reduce8(sums));
-    head->maximum = larger;
-}
-
 /* out = out * correction + sum of p_i keys_i, keys in order, for R heads and V times eight columns from c on; columns
  * beyond the latent ones are left alone. */
-QN_INLINE void weigh(float *out, size_t latent, const head_state *heads, const float *p, const float *keys,
+QN_INLINE void weigh(float *out, size_t latent, const qn_softmax *heads, const float *p, const float *keys,
                      size_t stride, size_t count, size_t c, const int R, const int V)
 {
     __m256 sums[TILE_HEADS][2];
     __m256i masks[2];
     for (int v = 0; v < V; v++)
-        masks[v] = qn_tail_mask(min_size(latent - c - 8 * (size_t)v, 8));
+        masks[v] = qn_tail_mask(qn_min_size(latent - c - 8 * (size_t)v, 8));
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) {
             __m256 old = _mm256_maskload_ps(out + (size_t)r * latent + c + 8 * (size_t)v, masks[v]);
@@ -129,7 +92,7 @@ QN_INLINE void weigh(float *out, size_t latent, const head_state *heads, const f
             _mm256_maskstore_ps(out + (size_t)r * latent + c + 8 * (size_t)v, masks[v], sums[r][v]);
 }
 
-static void weigh_tile(float *out, size_t latent, const head_state *heads, size_t tile, const float *p,
+static void weigh_tile(float *out, size_t latent, const qn_softmax *heads, size_t tile, const float *p,
                        const float *keys, size_t stride, size_t count)
 {
     size_t c = 0;
@@ -144,7 +107,7 @@ static void weigh_tile(float *out, size_t latent, const head_state *heads, size_
 /* The scratch memory: queries, one block of keys, scores of a tile, and each head's state. */
 typedef struct attend_scratch {
     float *queries, *keys, *scores;
-    head_state *heads;
+    qn_softmax *heads;
 } attend_scratch;
 
 static size_t lay_out(attend_scratch *s, float *base, size_t heads, size_t stride)
@@ -154,47 +117,44 @@ static size_t lay_out(attend_scratch *s, float *base, size_t heads, size_t strid
         s->queries = base;
         s->keys = base + queries;
         s->scores = s->keys + keys;
-        s->heads = (head_state *)(void *)(s->scores + scores);
+        s->heads = (qn_softmax *)(void *)(s->scores + scores);
     }
-    return (queries + keys + scores) * sizeof(float) + heads * sizeof(head_state);
+    return (queries + keys + scores) * sizeof(float) + heads * sizeof(qn_softmax);
 }
 
 size_t qn_avx2_attend_scratch_bytes(size_t heads, size_t latent, size_t rope)
 {
-    return lay_out(NULL, NULL, heads, round_up(latent + rope));
+    return lay_out(NULL, NULL, heads, qn_round_up(latent + rope));
 }
 
 void qn_avx2_attend(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
                     const void *const *keys, size_t key_count, void *scratch)
 {
-    const size_t dim = latent + rope, stride = round_up(dim);
+    const size_t dim = latent + rope, stride = qn_round_up(dim);
     attend_scratch s;
     lay_out(&s, scratch, heads, stride);
     memset(out, 0, heads * latent * sizeof(float));
     for (size_t h = 0; h < heads; h++) {
-        s.heads[h] = (head_state){.maximum = -INFINITY, .sum = 0.0f, .correction = 0.0f};
+        qn_softmax_start(&s.heads[h]);
         round_query(s.queries + h * stride, q + h * dim, dim, stride);
     }
     for (size_t at = 0; at < key_count; at += QN_ATTENTION_BLOCK) {
-        size_t count = min_size(QN_ATTENTION_BLOCK, key_count - at);
+        size_t count = qn_min_size(QN_ATTENTION_BLOCK, key_count - at);
         const float *wide[QN_ATTENTION_BLOCK];
         for (size_t i = 0; i < count; i++) {
             wide[i] = s.keys + i * stride;
             widen_key(s.keys + i * stride, keys[at + i], dim, stride);
         }
         for (size_t h = 0; h < heads; h += TILE_HEADS) {
-            size_t tile = min_size(TILE_HEADS, heads - h);
+            size_t tile = qn_min_size(TILE_HEADS, heads - h);
             score_tile(s.scores, s.queries + h * stride, tile, stride, wide, count);
             for (size_t r = 0; r < tile; r++)
-                soften(&s.heads[h + r], s.scores + r * QN_ATTENTION_BLOCK, count, scale);
+                qn_softmax_block(&s.heads[h + r], s.scores + r * QN_ATTENTION_BLOCK, count, scale);
             weigh_tile(out + h * latent, latent, s.heads + h, tile, s.scores, s.keys, stride, count);
         }
     }
-    for (size_t h = 0; h < heads; h++) {
-        float factor = 1.0f / s.heads[h].sum;
-        for (size_t c = 0; c < latent; c++)
-            out[h * latent + c] *= factor;
-    }
+    for (size_t h = 0; h < heads; h++)
+        qn_softmax_finish(&s.heads[h], out + h * latent, latent);
 }
 
 /* One block of keys against up to four heads, group by group, so that any dim fits the stack. */
@@ -206,7 +166,7 @@ static void index_tile(float *results, const float *q, size_t tile, size_t dim, 
     memset(sums, 0, sizeof sums);
     memset(queries, 0, sizeof queries);
     for (size_t at = 0; at < dim; at += QN_GROUP) {
-        size_t width = min_size(QN_GROUP, dim - at);
+        size_t width = qn_min_size(QN_GROUP, dim - at);
         for (size_t i = 0; i < count; i++) {
             wide[i] = panel[i];
             widen_key(panel[i], keys + (i * dim + at) * 2, width, QN_GROUP);
@@ -229,10 +189,10 @@ void qn_avx2_index_scores(float *scores, const float *q, const float *weights, s
     const uint8_t *rows = keys;
     float results[TILE_HEADS * INDEX_BLOCK];
     for (size_t at = 0; at < key_count; at += INDEX_BLOCK) {
-        size_t count = min_size(INDEX_BLOCK, key_count - at);
+        size_t count = qn_min_size(INDEX_BLOCK, key_count - at);
         memset(scores + at, 0, count * sizeof(float));
         for (size_t h = 0; h < heads; h += TILE_HEADS) {
-            size_t tile = min_size(TILE_HEADS, heads - h);
+            size_t tile = qn_min_size(TILE_HEADS, heads - h);
             index_tile(results, q + h * dim, tile, dim, rows + at * dim * 2, count);
             for (size_t r = 0; r < tile; r++)
                 for (size_t i = 0; i < count; i++) {

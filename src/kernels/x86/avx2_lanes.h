@@ -16,6 +16,17 @@ enum {
     QN_LANES = 16           /* partial sums of a dot product */
 };
 
+QN_INLINE size_t qn_min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* count rounded up to whole groups. */
+QN_INLINE size_t qn_round_up(size_t count)
+{
+    return (count + QN_GROUP - 1) / QN_GROUP * QN_GROUP;
+}
+
 /* Eight values rounded to BF16 (nearest even) and back; NaN stays NaN, made quiet. */
 QN_INLINE __m256 qn_round_bf16(__m256 x)
 {

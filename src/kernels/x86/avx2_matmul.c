@@ -1,4 +1,4 @@
-/* Matrix products with packed activations.
+/* Matrix products of BF16 and MXFP4 weights with packed activations.
  *
  * Few rows (decode): each weight row is unpacked in registers, met by every row of activations at once, and read once
  * from memory in one linear stream, prefetched. More rows (prompts): blocks of weights are unpacked to float32 in the
@@ -12,11 +12,6 @@ enum {
     BLOCK_GROUPS = 8,     /* groups of a block: 4 rows of 1,024 float32 are 16 KiB */
     PREFETCH_BYTES = 4096 /* ahead in the stream of weights */
 };
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* One group of one weight row times R rows of activations, sums[r] the two registers of row r. */
 QN_INLINE void add_group(__m256 sums[][2], qn_dtype dtype, const uint8_t *data, const uint8_t *scales,
@@ -138,12 +133,12 @@ QN_INLINE void many_rows_chunk(const qn_matrix *w, size_t first, size_t count, c
     const size_t groups = (w->cols + QN_GROUP - 1) / QN_GROUP;
     memset(sums, 0, count * QN_SUMS_STRIDE * sizeof(float));
     for (size_t g = 0; g < groups; g += BLOCK_GROUPS) {
-        size_t block = min_size(BLOCK_GROUPS, groups - g);
+        size_t block = qn_min_size(BLOCK_GROUPS, groups - g);
         const float *xs[QN_MATMUL_MAX_ROWS];
         for (size_t r = 0; r < rows; r++)
             xs[r] = x[r] + g * QN_GROUP;
         for (size_t n = 0; n < count; n += TILE_ROWS) {
-            size_t tile = min_size(TILE_ROWS, count - n);
+            size_t tile = qn_min_size(TILE_ROWS, count - n);
             float *tile_sums = sums + n * QN_SUMS_STRIDE;
             for (size_t r = 0; r < tile; r++)
                 unpack_row(&p, r, w, first + n + r, g * QN_GROUP, block, dtype);
@@ -170,7 +165,7 @@ QN_INLINE void matmul(const qn_matrix *w, size_t first, size_t last, const float
         return;
     }
     for (size_t n = first; n < last; n += CHUNK_ROWS)
-        many_rows_chunk(w, n, min_size(CHUNK_ROWS, last - n), x, rows, y, n - first, dtype);
+        many_rows_chunk(w, n, qn_min_size(CHUNK_ROWS, last - n), x, rows, y, n - first, dtype);
 }
 
 void qn_avx2_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows, float *const *y)
@@ -178,18 +173,10 @@ void qn_avx2_matmul(const qn_matrix *w, size_t first, size_t last, const void *c
     const float *xs[QN_MATMUL_MAX_ROWS];
     for (size_t r = 0; r < rows; r++)
         xs[r] = x[r];
-    switch (w->dtype) {
-    case QN_DTYPE_F32:
-        matmul(w, first, last, xs, rows, y, QN_DTYPE_F32);
-        break;
-    case QN_DTYPE_F16:
-        matmul(w, first, last, xs, rows, y, QN_DTYPE_F16);
-        break;
-    case QN_DTYPE_BF16:
+    if (w->dtype == QN_DTYPE_BF16)
         matmul(w, first, last, xs, rows, y, QN_DTYPE_BF16);
-        break;
-    default:
+    else if (w->dtype == QN_DTYPE_MXFP4)
         matmul(w, first, last, xs, rows, y, QN_DTYPE_MXFP4);
-        break;
-    }
+    else
+        qn_avx2_matmul_f32(w, first, last, xs, rows, y);
 }

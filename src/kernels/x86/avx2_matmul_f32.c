@@ -1,24 +1,12 @@
-/* Products with activations that are not rounded: the router and the indexer's head weights, small matrices both.
+/* Products with activations that are not rounded (the router and the indexer's head weights, small matrices both), and
+ * of F32 and F16 weights.
  *
  * Weights are widened in their natural order (vector j of a group: elements 8j ..), four rows at a time, so that the
- * activations are used where they lie. MXFP4 values are scaled before the product here. */
+ * activations are used where they lie. MXFP4, which is not expected here, is widened by the reference. */
+#include "kernels/ref/ref.h"
 #include "kernels/x86/avx2_lanes.h"
 
 enum { TILE_ROWS = 4, BLOCK_GROUPS = 8, BLOCK = BLOCK_GROUPS * QN_GROUP };
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static void widen_mxfp4(float *out, const uint8_t *codes, const uint8_t *scales, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint8_t scale = scales[i / QN_MXFP4_BLOCK];
-        unsigned code = (unsigned)codes[i / 2] >> (i % 2 * 4) & 15;
-        out[i] = scale < 2 ? 0.0f : qn_e2m1_value(code) * qn_e8m0_value(scale);
-    }
-}
 
 QN_INLINE void widen_values(float *out, const uint8_t *data, size_t count, const qn_dtype dtype)
 {
@@ -48,7 +36,7 @@ static void widen(float *out, const qn_matrix *w, size_t n, size_t at, size_t co
         widen_values(out, w->data + element * 2, count, QN_DTYPE_BF16);
         break;
     default:
-        widen_mxfp4(out, w->data + element / 2, w->scales + element / QN_MXFP4_BLOCK, count);
+        qn_ref_widen(out, w, n, at, count);
         break;
     }
 }
@@ -79,7 +67,7 @@ static void tile_rows(const qn_matrix *w, size_t first, size_t count, const floa
     const size_t full = w->cols / QN_GROUP * QN_GROUP;
     for (size_t at = 0; at < w->cols;) {
         /* whole groups first, the short one alone */
-        size_t block = at < full ? min_size(BLOCK, full - at) : w->cols - at;
+        size_t block = at < full ? qn_min_size(BLOCK, full - at) : w->cols - at;
         for (size_t r = 0; r < count; r++) {
             if (at >= full)
                 memset(panel[r], 0, QN_GROUP * sizeof(float));
@@ -100,5 +88,5 @@ void qn_avx2_matmul_f32(const qn_matrix *w, size_t first, size_t last, const flo
                         float *const *y)
 {
     for (size_t n = first; n < last; n += TILE_ROWS)
-        tile_rows(w, n, min_size(TILE_ROWS, last - n), x, rows, y, n - first);
+        tile_rows(w, n, qn_min_size(TILE_ROWS, last - n), x, rows, y, n - first);
 }

@@ -4,7 +4,7 @@
 size_t qn_avx2_packed_bytes(size_t cols, qn_dtype weight_dtype)
 {
     (void)weight_dtype;
-    return (cols + QN_GROUP - 1) / QN_GROUP * QN_GROUP * sizeof(float);
+    return qn_round_up(cols) * sizeof(float);
 }
 
 /* Vectors of eight even and eight odd elements. */

@@ -1,4 +1,4 @@
-/* Weights of each dtype into float32 registers, in the lanes of avx2.h. Include it from avx2*.c only. */
+/* BF16 and MXFP4 weights into float32 registers, in the lanes of avx2.h. Include it from avx2*.c only. */
 #ifndef QN_KERNELS_X86_AVX2_WEIGHTS_H
 #define QN_KERNELS_X86_AVX2_WEIGHTS_H
 
@@ -6,7 +6,7 @@
 
 QN_INLINE size_t qn_half_bytes(qn_dtype dtype)
 {
-    return dtype == QN_DTYPE_MXFP4 ? QN_HALF / 2 : dtype == QN_DTYPE_F32 ? QN_HALF * 4 : QN_HALF * 2;
+    return dtype == QN_DTYPE_MXFP4 ? QN_HALF / 2 : QN_HALF * 2;
 }
 
 /* Sixteen BF16 values: the even ones are the low words of the dwords, the odd ones the high words. */
@@ -35,10 +35,7 @@ QN_INLINE void qn_look_up_e2m1(__m256i codes, __m256 out[4])
 /* Half a group as eight vectors. */
 QN_INLINE void qn_unpack_half(qn_dtype dtype, const uint8_t *p, __m256 out[8])
 {
-    if (dtype == QN_DTYPE_F32 || dtype == QN_DTYPE_F16) {
-        for (int j = 0; j < 8; j++)
-            out[j] = qn_load8(dtype, p + j * (dtype == QN_DTYPE_F32 ? 32 : 16));
-    } else if (dtype == QN_DTYPE_BF16) {
+    if (dtype == QN_DTYPE_BF16) {
         for (int j = 0; j < 4; j++)
             qn_split_bf16(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32 * j)), &out[2 * j],
                           &out[2 * j + 1]);
@@ -68,7 +65,7 @@ QN_INLINE void qn_spread_scales(const uint8_t *p, __m256 out[2])
 
 /* The short last group of a row, filled with zeros. */
 typedef struct qn_last_group {
-    uint8_t data[QN_GROUP * 4];
+    uint8_t data[QN_GROUP * 2];
     uint8_t scales[QN_GROUP / QN_MXFP4_BLOCK];
 } qn_last_group;
 
