@@ -21,6 +21,8 @@ typedef struct qn_bpe qn_bpe;
 typedef struct qn_bpe_scratch {
     struct qn_bpe_symbol *symbols; /* `capacity` */
     uint64_t *heap;                /* 2 * capacity */
+    uint32_t *next_in_chain;       /* capacity */
+    uint32_t *first_of_pair;       /* one for each pair of bytes */
     size_t capacity;
 } qn_bpe_scratch;
 
@@ -40,7 +42,7 @@ qn_status qn_bpe_seal(qn_bpe *bpe, qn_error *err);
 qn_vocabulary *qn_bpe_vocabulary(qn_bpe *bpe);
 const qn_vocabulary *qn_bpe_tokens(const qn_bpe *bpe);
 
-/* Appends the ids of piece[0..bytes), at most UINT32_MAX bytes, to `out`. Any bytes will do. Fails only when out of
+/* Appends the ids of piece[0..bytes), at most INT32_MAX bytes, to `out`. Any bytes will do. Fails only when out of
  * memory. */
 qn_status qn_bpe_encode(const qn_bpe *bpe, qn_bpe_scratch *scratch, const char *piece, size_t bytes, qn_tokens *out,
                         qn_error *err);

@@ -3,13 +3,19 @@
  * random seed, so that no file can be written that makes all its tokens collide. */
 #include "text/bpe_vocabulary.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/utf8.h"
 
-enum { LARGEST_BLOB_BYTES = 1 << 30, NO_TOKEN = -1 };
+enum { LARGEST_BLOB_BYTES = 1 << 30, NO_TOKEN = -1, ID_BITS = 24 };
+
+#define NO_SLOT UINT32_MAX
+#define ID_MASK ((UINT32_C(1) << ID_BITS) - 1)
+
+static_assert(QN_VOCABULARY_MAX_TOKENS <= ID_MASK, "an id fits a slot, and none is NO_SLOT");
 
 typedef struct token {
     uint32_t start, bytes;
@@ -22,7 +28,7 @@ struct qn_vocabulary {
     size_t blob_bytes, blob_capacity;
     token *tokens; /* as read, by id once sealed */
     size_t count, capacity;
-    int32_t *slots; /* open addressing, ids or NO_TOKEN */
+    uint32_t *slots; /* open addressing: the id, and 8 more bits of the hash to tell most others by; NO_SLOT: free */
     size_t slot_mask;
     uint64_t seed;
     int32_t byte_ids[256];
@@ -132,7 +138,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static size_t hash(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
+static uint64_t hash(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
 {
     const uint64_t odd = 0x9E3779B97F4A7C15u;
     uint64_t h = v->seed ^ (bytes << 1 | is_bytes);
@@ -144,19 +150,32 @@ static size_t hash(const qn_vocabulary *v, const char *text, size_t bytes, bool 
         text += part;
         bytes -= part;
     }
-    return (size_t)mix(h, odd);
+    return mix(h, odd);
 }
 
-/* The slot that holds such a token, or the free one where it would go. */
-static size_t find_slot(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
+static bool is_token(const qn_vocabulary *v, int32_t id, const char *text, size_t bytes, bool is_bytes)
 {
-    size_t slot = hash(v, text, bytes, is_bytes) & v->slot_mask;
-    for (; v->slots[slot] != NO_TOKEN; slot = (slot + 1) & v->slot_mask) {
-        const token *t = &v->tokens[v->slots[slot]];
-        if (t->bytes == bytes && t->is_bytes == is_bytes && memcmp(v->blob + t->start, text, bytes) == 0)
-            break;
+    const token *t = &v->tokens[id];
+    return t->bytes == bytes && t->is_bytes == is_bytes && memcmp(v->blob + t->start, text, bytes) == 0;
+}
+
+/* The slot that holds such a token, or the free one where it would go; *tag is for the one who fills it. */
+static uint32_t *find_slot(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes, uint32_t *tag)
+{
+    uint64_t h = hash(v, text, bytes, is_bytes);
+    *tag = (uint32_t)(h >> 32) & ~ID_MASK;
+    for (size_t at = (size_t)h & v->slot_mask;; at = (at + 1) & v->slot_mask) {
+        uint32_t *slot = &v->slots[at];
+        if (*slot == NO_SLOT ||
+            ((*slot & ~ID_MASK) == *tag && is_token(v, (int32_t)(*slot & ID_MASK), text, bytes, is_bytes)))
+            return slot;
     }
-    return slot;
+}
+
+static int32_t find_id(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
+{
+    uint32_t tag, slot = *find_slot(v, text, bytes, is_bytes, &tag);
+    return slot == NO_SLOT ? NO_TOKEN : (int32_t)(slot & ID_MASK);
 }
 
 static qn_status sort_by_id(qn_vocabulary *v, qn_error *err)
@@ -191,21 +210,22 @@ static qn_status sort_by_id(qn_vocabulary *v, qn_error *err)
 static qn_status fill_slots(qn_vocabulary *v, qn_error *err)
 {
     size_t slots = 1024;
-    while (slots < v->count * 2)
+    while (slots < v->count + v->count / 4)
         slots *= 2;
     v->slots = qn_alloc(slots, sizeof *v->slots);
     if (!v->slots)
         return qn_fail_memory(err, "vocabulary", slots * sizeof *v->slots);
     v->slot_mask = slots - 1;
     for (size_t i = 0; i < slots; i++)
-        v->slots[i] = NO_TOKEN;
+        v->slots[i] = NO_SLOT;
     for (size_t id = 0; id < v->count; id++) {
         const token *t = &v->tokens[id];
-        size_t slot = find_slot(v, v->blob + t->start, t->bytes, t->is_bytes);
-        if (v->slots[slot] != NO_TOKEN)
+        uint32_t tag;
+        uint32_t *slot = find_slot(v, v->blob + t->start, t->bytes, t->is_bytes, &tag);
+        if (*slot != NO_SLOT)
             return qn_fail(err, QN_BAD_INPUT, "vocabulary: ids %d and %zu are the same token: tokens must be unique",
-                           (int)v->slots[slot], id);
-        v->slots[slot] = (int32_t)id;
+                           (int)(*slot & ID_MASK), id);
+        *slot = (uint32_t)id | tag;
     }
     return QN_OK;
 }
@@ -247,12 +267,24 @@ int32_t qn_vocabulary_find(const qn_vocabulary *v, const char *spelling, size_t 
 {
     bool is_bytes;
     size_t decoded = decode_spelling(v, spelling, bytes, scratch, &is_bytes);
-    return v->slots[find_slot(v, scratch, decoded, is_bytes)];
+    return find_id(v, scratch, decoded, is_bytes);
+}
+
+int32_t qn_vocabulary_find_joined(const qn_vocabulary *v, const char *spelling, size_t bytes, int32_t guess,
+                                  char *scratch)
+{
+    bool is_bytes;
+    size_t decoded = decode_spelling(v, spelling, bytes, scratch, &is_bytes);
+    for (int32_t id = guess; id >= 0 && id <= guess + 1 && (size_t)id < v->count; id++) {
+        if (is_token(v, id, scratch, decoded, is_bytes))
+            return id;
+    }
+    return find_id(v, scratch, decoded, is_bytes);
 }
 
 int32_t qn_vocabulary_find_bytes(const qn_vocabulary *v, const char *text, size_t bytes)
 {
-    return v->slots[find_slot(v, text, bytes, true)];
+    return find_id(v, text, bytes, true);
 }
 
 int32_t qn_vocabulary_byte_id(const qn_vocabulary *v, uint8_t byte)

@@ -14,7 +14,7 @@
 
 typedef struct qn_vocabulary qn_vocabulary;
 
-enum { QN_VOCABULARY_MAX_TOKENS = 1 << 24 };
+enum { QN_VOCABULARY_MAX_TOKENS = 1 << 23 };
 
 qn_status qn_vocabulary_new(qn_vocabulary **out, qn_error *err);
 void qn_vocabulary_free(qn_vocabulary *vocabulary); /* NULL is fine */
@@ -37,6 +37,11 @@ const char *qn_vocabulary_bytes(const qn_vocabulary *vocabulary, int32_t id, siz
 
 /* The id of the token spelt so, -1 when there is none. *scratch, at least `bytes` long, is overwritten. */
 int32_t qn_vocabulary_find(const qn_vocabulary *vocabulary, const char *spelling, size_t bytes, char *scratch);
+
+/* The same; `guess` and the id behind it are tried first. The tokens that merges make mostly come in order of id, so
+ * that the one before is a good guess and saves the search; -1 is none. */
+int32_t qn_vocabulary_find_joined(const qn_vocabulary *vocabulary, const char *spelling, size_t bytes, int32_t guess,
+                                  char *scratch);
 
 /* The id of the token that is spelt in the byte alphabet and stands for exactly these bytes, -1 when there is none. */
 int32_t qn_vocabulary_find_bytes(const qn_vocabulary *vocabulary, const char *text, size_t bytes);

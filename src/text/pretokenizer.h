@@ -25,7 +25,7 @@ void qn_pretokenizer_scratch_free(qn_pretokenizer_scratch *scratch); /* NULL is 
 /* Takes one piece, never empty, valid during the call only. */
 typedef qn_status (*qn_piece_sink)(void *context, const char *piece, size_t bytes, qn_error *err);
 
-/* Gives the pieces of text[0..bytes), at most UINT32_MAX bytes of valid UTF-8, to `sink` in order. Stops at the first
+/* Gives the pieces of text[0..bytes), at most INT32_MAX bytes of valid UTF-8, to `sink` in order. Stops at the first
  * failure. */
 qn_status qn_pretokenizer_run(const qn_pretokenizer *pretokenizer, qn_pretokenizer_scratch *scratch, const char *text,
                               size_t bytes, qn_piece_sink sink, void *context, qn_error *err);

@@ -15,7 +15,7 @@
 
 enum {
     LARGEST_FILE_BYTES = 1 << 29,
-    LARGEST_TEXT_BYTES = 1 << 30 /* normalization may triple it, and offsets have 32 bits */
+    LARGEST_TEXT_BYTES = 1 << 29 /* normalization may triple it, and offsets have 31 bits */
 };
 
 /* ---- lists of ids ---- */

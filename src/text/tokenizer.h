@@ -50,7 +50,7 @@ void qn_tokenizer_free(qn_tokenizer *tokenizer); /* NULL is fine */
  * recognised only where none of its bytes lies in one, so that request text which spells "<|user|>" stays ordinary
  * text. Otherwise the spans change nothing: words run across their borders. NULL with 0: the whole text is trusted.
  *
- * QN_USAGE: the text is not valid UTF-8 (the sentence tells the byte) or longer than 1 GiB. QN_BAD_INPUT: the
+ * QN_USAGE: the text is not valid UTF-8 (the sentence tells the byte) or longer than 512 MiB. QN_BAD_INPUT: the
  * tokenizer's own split pattern asks for more than linear work on this text. Time is O(n log n) in the worst case,
  * about linear on ordinary text. */
 qn_status qn_tokenizer_encode(const qn_tokenizer *tokenizer, const char *text, size_t bytes,

@@ -1,7 +1,8 @@
 /* The tokens are kept sorted; all that begin with the text read so far are then neighbours, and reading one more byte
  * narrows their range. What happens around a match (single words, stripping, and the order in which they are applied)
  * follows `tokenizers` to the letter: after a match the search goes on behind the token itself, even where the token
- * took white space along, and the ordinary text goes on where the last match, whichever it was, ended. */
+ * took white space along; the ordinary text goes on where the last match, whichever it was, ended; and a token of which
+ * an earlier one has taken all the text is dropped. */
 #include "text/tokenizer_added.h"
 
 #include <stdlib.h>
@@ -180,7 +181,7 @@ static qn_status take_match(walk *w, const qn_added_token *token, size_t start)
         end = w->space_end;
     }
     qn_status status = w->done < start ? add_part(w, w->done, start, -1) : QN_OK;
-    if (status == QN_OK)
+    if (status == QN_OK && start < end)
         status = add_part(w, start, end, token->id);
     w->done = end;
     return status;
