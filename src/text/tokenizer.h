@@ -35,8 +35,8 @@ bool qn_tokens_append(qn_tokens *tokens, const int32_t *ids, size_t count);
 void qn_tokens_clear(qn_tokens *tokens); /* empties it, keeps the memory */
 void qn_tokens_free(qn_tokens *tokens);  /* back to {0} */
 
-/* `path`: a tokenizer.json, or a model directory that holds one. QN_BAD_INPUT when the file is not what it should be
- * or needs what is not supported; QN_RESOURCE when it cannot be read or memory runs out. */
+/* `path`: a tokenizer.json, or a model directory that holds one. QN_BAD_INPUT when there is none, when the file is
+ * not what it should be, or when it needs what is not supported; QN_RESOURCE when memory runs out. */
 qn_status qn_tokenizer_open(const char *path, qn_tokenizer **out, qn_error *err);
 
 /* The same from the text of a tokenizer.json, which is not needed afterwards. `what` names it in errors. */

@@ -15,7 +15,7 @@ qn_status qn_json_cursor_fail(const qn_json_cursor *c, const char *reason)
             line_start = i + 1;
         }
     }
-    return qn_fail(c->err, QN_BAD_INPUT, "%s: %s at line %zu, byte %zu: the file is damaged", c->what, reason, line,
+    return qn_fail(c->err, QN_BAD_INPUT, "%s at line %zu, byte %zu: the file is damaged", reason, line,
                    c->at - line_start + 1);
 }
 
@@ -174,7 +174,7 @@ qn_status qn_json_cursor_string(qn_json_cursor *c, qn_json_slice *out, qn_buffer
     }
     c->at++;
     if (storage->failed)
-        return qn_fail_memory(c->err, c->what, storage->size);
+        return qn_fail_memory(c->err, "a string", storage->size);
     *out = (qn_json_slice){qn_buffer_string(storage), storage->size};
     return QN_OK;
 }

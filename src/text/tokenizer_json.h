@@ -2,7 +2,8 @@
  * which a tree would need ten times the time and memory.
  *
  * Strict (RFC 8259) in what it reads. What is skipped is only followed to its end: whoever wants it hands the slice to
- * base/json.h, which checks it. Errors are QN_BAD_INPUT and tell line and column. */
+ * base/json.h, which checks it. Errors are QN_BAD_INPUT and tell the place, but not
+ * the name of the document, which the caller puts before them. */
 #ifndef QN_TEXT_TOKENIZER_JSON_H
 #define QN_TEXT_TOKENIZER_JSON_H
 
@@ -13,11 +14,10 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* Fill text, bytes, what (names the document in errors) and err; the rest starts as zero. */
+/* Fill text, bytes and err; the rest starts as zero. `at` may be moved to a value to read only that. */
 typedef struct qn_json_cursor {
     const char *text;
     size_t bytes, at;
-    const char *what;
     bool is_first; /* nothing has been read yet of the object or array just opened */
     qn_error *err;
 } qn_json_cursor;
@@ -53,7 +53,7 @@ qn_status qn_json_cursor_skip(qn_json_cursor *c, qn_json_slice *out);
 /* Only white space may follow. */
 qn_status qn_json_cursor_end(qn_json_cursor *c);
 
-/* "what: reason at line L, column C: ..." for the place where the cursor is. */
+/* "reason at line L, byte B: ..." for the place where the cursor is. */
 qn_status qn_json_cursor_fail(const qn_json_cursor *c, const char *reason);
 
 #endif

@@ -53,7 +53,7 @@ static const char *const model_field_names[MODEL_FIELDS] = {"type",
                                                             "merges"};
 
 typedef struct loader {
-    const char *what; /* the file */
+    qn_json_slice document;
     qn_error *err;
     qn_json_slice sections[SECTIONS], model[MODEL_FIELDS]; /* NULL text: absent */
     qn_tokenizer *tokenizer;
@@ -64,7 +64,8 @@ typedef struct loader {
 
 static qn_json_cursor cursor_over(const loader *l, qn_json_slice slice)
 {
-    return (qn_json_cursor){.text = slice.text, .bytes = slice.bytes, .what = l->what, .err = l->err};
+    size_t start = (size_t)(slice.text - l->document.text); /* of the whole: errors tell the line in the file */
+    return (qn_json_cursor){.text = l->document.text, .at = start, .bytes = start + slice.bytes, .err = l->err};
 }
 
 static qn_status find_members(loader *l, qn_json_cursor *c, const char *const *names, size_t count,
@@ -77,14 +78,14 @@ static qn_status find_member(loader *l, qn_json_cursor *c, qn_json_slice key, co
         if (strlen(names[i]) != key.bytes || memcmp(names[i], key.text, key.bytes) != 0)
             continue;
         if (members[i].text)
-            return qn_fail(l->err, QN_BAD_INPUT, "%s: \"%s\" is given twice: the file is damaged", l->what, names[i]);
+            return qn_fail(l->err, QN_BAD_INPUT, "\"%s\" is given twice: the file is damaged", names[i]);
         if (names == section_names && i == MODEL) { /* the bulk of the file: not to be gone over twice */
             members[i] = (qn_json_slice){c->text + c->at, 0};
             return find_members(l, c, model_field_names, MODEL_FIELDS, l->model);
         }
         return qn_json_cursor_skip(c, &members[i]);
     }
-    return qn_fail(l->err, QN_BAD_INPUT, "%s: \"%.*s\" is not known: quern cannot use this tokenizer", l->what,
+    return qn_fail(l->err, QN_BAD_INPUT, "\"%.*s\" is not known: quern cannot use this tokenizer",
                    (int)(key.bytes < 80 ? key.bytes : 80), key.text);
 }
 
@@ -112,7 +113,7 @@ static qn_status parse_slice(const loader *l, qn_json_slice slice, const char *n
         return QN_OK;
     qn_status status = qn_json_parse(slice.text, slice.bytes, name, out, l->err);
     if (status != QN_OK)
-        return qn_error_prefix(l->err, "%s", l->what);
+        return status;
     if (json_is_null(*out)) {
         json_decref(*out);
         *out = NULL;
@@ -124,8 +125,8 @@ static qn_status parse_slice(const loader *l, qn_json_slice slice, const char *n
 
 static qn_status unsupported_model(const loader *l, model_field field, const char *reason)
 {
-    return qn_fail(l->err, QN_BAD_INPUT, "%s: model.%s: %s: quern cannot use this tokenizer", l->what,
-                   model_field_names[field], reason);
+    return qn_fail(l->err, QN_BAD_INPUT, "model.%s: %s: quern cannot use this tokenizer", model_field_names[field],
+                   reason);
 }
 
 static bool is_empty_or_null(const json_t *value)
@@ -500,17 +501,17 @@ static qn_status load_section(loader *l, section which)
         return status;
     status = load_value(l, which, value);
     json_decref(value);
-    return status == QN_OK ? status : qn_error_prefix(l->err, "%s", l->what);
+    return status;
 }
 
-static qn_status load(loader *l, qn_json_slice document)
+static qn_status load(loader *l)
 {
-    qn_json_cursor c = cursor_over(l, document);
+    qn_json_cursor c = cursor_over(l, l->document);
     qn_status status = find_members(l, &c, section_names, SECTIONS, l->sections);
     if (status == QN_OK)
         status = qn_json_cursor_end(&c);
     if (status == QN_OK && !l->sections[MODEL].text)
-        status = qn_fail(l->err, QN_BAD_INPUT, "%s: it has no \"model\": the file is damaged", l->what);
+        status = qn_fail(l->err, QN_BAD_INPUT, "it has no \"model\": the file is damaged");
     if (status == QN_OK)
         status = load_section(l, VERSION);
     if (status == QN_OK)
@@ -525,16 +526,16 @@ static qn_status load(loader *l, qn_json_slice document)
 
 qn_status qn_tokenizer_parse(const char *json, size_t bytes, const char *what, qn_tokenizer **out, qn_error *err)
 {
-    loader l = {.what = what, .err = err};
+    loader l = {.document = {json, bytes}, .err = err};
     l.tokenizer = qn_alloc_zero(1, sizeof *l.tokenizer);
     if (!l.tokenizer)
         return qn_fail_memory(err, what, sizeof *l.tokenizer);
-    qn_status status = load(&l, (qn_json_slice){json, bytes});
+    qn_status status = load(&l);
     qn_buffer_free(&l.first);
     qn_buffer_free(&l.second);
     if (status != QN_OK) {
         qn_tokenizer_free(l.tokenizer);
-        return status;
+        return qn_error_prefix(err, "%s", what);
     }
     *out = l.tokenizer;
     return QN_OK;
