@@ -1,0 +1,351 @@
+/* Cheap sampling over a large vocabulary, exactly.
+ *
+ * The plain way computes a softmax, sorts it, masks it, draws noise for every token and takes the argmax. Here every
+ * step works on the few tokens that matter, with the same result bit for bit:
+ *
+ *   - gumbel(r) lies in [-3.14, 22.88], so a token whose logit / T is 26.1 below the best can't win whatever its noise;
+ *     it is left out at once. (The best token's own score is at least its logit / T - 3.14.)
+ *   - Probabilities are taken relative to the best token, as fixed-point integers of 2^-40. Integer sums have no order,
+ *     so the nucleus of top-p is the same however it is found, and a token below 2^-41 of the best (28.5 down) weighs
+ *     nothing and is left out of the sum without changing it.
+ *   - The k-th largest and the border of the nucleus come from a radix selection over the bits of the logits, byte by
+ *     byte: linear, no sort.
+ *   - Noise is drawn in ascending id only for tokens that can beat the best score so far; of their random words, the
+ *     number of leading ones bounds the gumbel from above, so that two logarithms are spent only on what may really
+ * win.
+ */
+#include "engine/sampler.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+
+/* How far below the best (in units of logit / T) a token can still win, and can still weigh in top-p's sum. */
+static const double WINNING_REACH = 26.1, WEIGHING_REACH = 28.5;
+static const double HIGHEST_GUMBEL = 22.88;
+static const double WEIGHT_ONE = 1099511627776.0; /* 2^40: the best token's weight; a vocabulary of 2^23 fits 64 bits */
+
+enum { RADIX = 256, LEADING_ONES = 33, LANES = 16 };
+
+struct qn_sampler {
+    size_t vocab_size;
+    /* The candidates, in ascending id. */
+    size_t count;
+    int32_t *ids;
+    float *logits;
+    uint64_t *weights;
+    double gumbel_ceiling[LEADING_ONES]; /* the largest gumbel of a word with that many leading ones */
+    uint64_t histogram[RADIX];
+};
+
+qn_sampling qn_sampling_greedy(void)
+{
+    return (qn_sampling){.temperature = 0.0F, .top_p = 1.0F, .min_p = 0.0F, .top_k = 0, .seed = 0, .choice = 0};
+}
+
+qn_status qn_sampling_check(const qn_sampling *sampling, qn_error *err)
+{
+    if (!(sampling->temperature >= 0.0F) || !isfinite(sampling->temperature)) {
+        return qn_fail_field(err, QN_USAGE, "temperature", "temperature: %g is out of range: give a number from 0 up",
+                             (double)sampling->temperature);
+    }
+    if (!(sampling->top_p > 0.0F && sampling->top_p <= 1.0F)) {
+        return qn_fail_field(err, QN_USAGE, "top_p", "top_p: %g is out of range: give a number above 0, at most 1",
+                             (double)sampling->top_p);
+    }
+    if (!(sampling->min_p >= 0.0F && sampling->min_p <= 1.0F)) {
+        return qn_fail_field(err, QN_USAGE, "min_p", "min_p: %g is out of range: give a number from 0 to 1",
+                             (double)sampling->min_p);
+    }
+    if (sampling->top_k < -1) {
+        return qn_fail_field(err, QN_USAGE, "top_k", "top_k: %ld is out of range: give a count, or 0 or -1 for all",
+                             (long)sampling->top_k);
+    }
+    return QN_OK;
+}
+
+size_t qn_sampler_bytes(size_t vocab_size)
+{
+    return sizeof(qn_sampler) + vocab_size * (sizeof(int32_t) + sizeof(float) + sizeof(uint64_t));
+}
+
+qn_status qn_sampler_new(size_t vocab_size, qn_sampler **out, qn_error *err)
+{
+    qn_sampler *sampler = qn_alloc_zero(1, sizeof *sampler);
+    if (sampler == NULL) {
+        return qn_fail_memory(err, "sampler", sizeof *sampler);
+    }
+    sampler->vocab_size = vocab_size;
+    sampler->ids = qn_alloc(vocab_size, sizeof *sampler->ids);
+    sampler->logits = qn_alloc(vocab_size, sizeof *sampler->logits);
+    sampler->weights = qn_alloc(vocab_size, sizeof *sampler->weights);
+    if (sampler->ids == NULL || sampler->logits == NULL || sampler->weights == NULL) {
+        qn_sampler_free(sampler);
+        return qn_fail_memory(err, "sampler", qn_sampler_bytes(vocab_size));
+    }
+    for (unsigned ones = 0; ones < LEADING_ONES; ones++) {
+        uint32_t highest = ones < 32 ? ~(UINT32_C(1) << (31 - ones)) : UINT32_MAX;
+        /* The margin covers a libm whose log is not monotonic in its last bit. */
+        sampler->gumbel_ceiling[ones] = qn_gumbel(highest) + 1e-9;
+    }
+    *out = sampler;
+    return QN_OK;
+}
+
+void qn_sampler_free(qn_sampler *sampler)
+{
+    if (sampler != NULL) {
+        qn_free(sampler->ids);
+        qn_free(sampler->logits);
+        qn_free(sampler->weights);
+        qn_free(sampler);
+    }
+}
+
+double qn_gumbel(uint32_t r)
+{
+    double u = ((double)r + 0.5) * 0x1p-32;
+    return -log(-log(u));
+}
+
+/* The four words that tokens 4 * block .. 4 * block + 3 share. */
+static void noise_block(const qn_sampling *sampling, size_t position, uint32_t block, uint32_t words[4])
+{
+    const uint32_t counter[4] = {block, (uint32_t)position, (uint32_t)((uint64_t)position >> 32), sampling->choice};
+    const uint32_t key[2] = {(uint32_t)sampling->seed, (uint32_t)(sampling->seed >> 32)};
+    qn_philox4x32_10(counter, key, words);
+}
+
+uint32_t qn_noise(const qn_sampling *sampling, size_t position, int32_t token)
+{
+    uint32_t words[4];
+    noise_block(sampling, position, (uint32_t)token / 4, words);
+    return words[(uint32_t)token % 4];
+}
+
+/* The lowest id of the largest logit. The maximum first, in lanes that the compiler keeps in vector registers. */
+static int32_t argmax(const float *logits, size_t count)
+{
+    float lanes[LANES], best = logits[0];
+    size_t i = 0;
+    for (size_t lane = 0; lane < LANES; lane++) {
+        lanes[lane] = logits[0];
+    }
+    for (; i + LANES <= count; i += LANES) {
+        for (size_t lane = 0; lane < LANES; lane++) {
+            lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
+        }
+    }
+    for (size_t lane = 0; lane < LANES; lane++) {
+        best = lanes[lane] > best ? lanes[lane] : best;
+    }
+    for (; i < count; i++) {
+        best = logits[i] > best ? logits[i] : best;
+    }
+    size_t first = 0;
+    while (logits[first] != best) {
+        first++;
+    }
+    return (int32_t)first;
+}
+
+/* A float's bits as an integer of the same order, -0 and +0 as one. */
+static uint32_t ordered_bits(float value)
+{
+    uint32_t bits;
+    value += 0.0F;
+    memcpy(&bits, &value, sizeof bits);
+    return (bits & UINT32_C(0x80000000)) != 0 ? ~bits : bits | UINT32_C(0x80000000);
+}
+
+/* Going down from the largest logit, the sum of weights (NULL: 1 each) reaches `target` at some value: its ordered
+ * bits, and in *before the sum over all larger ones. The weights must sum to target at least; target >= 1. */
+static uint32_t select_border(qn_sampler *s, const uint64_t *weights, uint64_t target, uint64_t *before)
+{
+    uint32_t prefix = 0, mask = 0;
+    uint64_t sum = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        memset(s->histogram, 0, sizeof s->histogram);
+        for (size_t i = 0; i < s->count; i++) {
+            uint32_t bits = ordered_bits(s->logits[i]);
+            if ((bits & mask) == prefix) {
+                s->histogram[(bits >> shift) & (RADIX - 1)] += weights == NULL ? 1 : weights[i];
+            }
+        }
+        uint32_t digit = RADIX - 1;
+        while (digit > 0 && sum + s->histogram[digit] < target) {
+            sum += s->histogram[digit--];
+        }
+        prefix |= digit << shift;
+        mask |= UINT32_C(0xff) << shift;
+    }
+    *before = sum;
+    return prefix;
+}
+
+/* Keeps the candidates above the border, and of those on it the first `ties`. */
+static void keep_above(qn_sampler *s, uint32_t border, uint64_t ties)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        uint32_t bits = ordered_bits(s->logits[i]);
+        bool keep = bits > border;
+        if (bits == border && ties > 0) {
+            keep = true;
+            ties--;
+        }
+        if (keep) {
+            s->ids[kept] = s->ids[i];
+            s->logits[kept] = s->logits[i];
+            s->weights[kept] = s->weights[i];
+            kept++;
+        }
+    }
+    s->count = kept;
+}
+
+/* How far a logit lies below the best, in units of the temperature: never above 0. */
+static double depth_of(const qn_sampling *sampling, float logit, float best)
+{
+    return ((double)logit - (double)best) / (double)sampling->temperature;
+}
+
+/* All tokens that lie within reach of the best and pass min-p. */
+static void gather(qn_sampler *s, const qn_sampling *sampling, const float *logits, float best, double reach)
+{
+    double lowest = -reach;
+    if (sampling->min_p > 0.0F) {
+        lowest = fmax(lowest, log((double)sampling->min_p));
+    }
+    /* Two float comparisons settle nearly all; the exact test, in double, those so near to the border that its rounding
+     * could matter. */
+    double border = (double)best + lowest * (double)sampling->temperature;
+    double margin = 1e-9 * (fabs((double)best) + fabs(border));
+    float out = nextafterf((float)(border - margin), -INFINITY), in = nextafterf((float)(border + margin), INFINITY);
+    size_t count = 0;
+    for (size_t i = 0; i < s->vocab_size; i++) {
+        float logit = logits[i];
+        if (logit >= out && (logit >= in || depth_of(sampling, logit, best) >= lowest)) {
+            s->ids[count] = (int32_t)i;
+            s->logits[count] = logit;
+            count++;
+        }
+    }
+    s->count = count;
+}
+
+static void weigh(qn_sampler *s, const qn_sampling *sampling, float best)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        s->weights[i] = (uint64_t)(exp(depth_of(sampling, s->logits[i], best)) * WEIGHT_ONE + 0.5);
+    }
+}
+
+static void mask_top_k(qn_sampler *s, const qn_sampling *sampling)
+{
+    if (sampling->top_k > 0 && (size_t)sampling->top_k < s->count) {
+        uint64_t before;
+        uint32_t border = select_border(s, NULL, (uint64_t)sampling->top_k, &before);
+        keep_above(s, border, UINT64_MAX);
+    }
+}
+
+static void mask_top_p(qn_sampler *s, const qn_sampling *sampling, float best)
+{
+    uint64_t total = 0, before;
+    weigh(s, sampling, best);
+    for (size_t i = 0; i < s->count; i++) {
+        total += s->weights[i];
+    }
+    double mass = ceil((double)sampling->top_p * (double)total);
+    uint64_t target = mass < 1.0 ? 1 : (uint64_t)mass;
+    if (target >= total) {
+        target = total;
+    }
+    uint32_t border = select_border(s, s->weights, target, &before);
+    uint64_t weight = 0;
+    for (size_t i = 0; i < s->count && weight == 0; i++) {
+        if (ordered_bits(s->logits[i]) == border) {
+            weight = s->weights[i];
+        }
+    }
+    /* Equal logits weigh the same: as many of them as the mass still needs. */
+    keep_above(s, border, (target - before + weight - 1) / weight);
+}
+
+static void mask_all(qn_sampler *s, const qn_sampling *sampling, const float *logits, float best)
+{
+    bool nucleus = sampling->top_p < 1.0F;
+    gather(s, sampling, logits, best, nucleus ? WEIGHING_REACH : WINNING_REACH);
+    mask_top_k(s, sampling);
+    if (nucleus) {
+        mask_top_p(s, sampling, best);
+    }
+}
+
+static int32_t draw(const qn_sampler *s, const qn_sampling *sampling, float best, int32_t best_id, size_t position)
+{
+    int32_t winner = best_id;
+    double score = qn_gumbel(qn_noise(sampling, position, best_id));
+    double slope = 1.0 / (double)sampling->temperature;
+    uint32_t words[4], block = UINT32_MAX;
+    for (size_t i = 0; i < s->count; i++) {
+        /* An upper bound of the depth without a division: the margin covers the rounding of slope. */
+        double shallow = ((double)s->logits[i] - (double)best) * slope * (1.0 - 1e-12);
+        if (shallow + HIGHEST_GUMBEL < score) {
+            continue;
+        }
+        int32_t id = s->ids[i];
+        if ((uint32_t)id / 4 != block) {
+            block = (uint32_t)id / 4;
+            noise_block(sampling, position, block, words);
+        }
+        uint32_t r = words[(uint32_t)id % 4];
+        int leading_ones = r == UINT32_MAX ? 32 : __builtin_clz(~r);
+        if (shallow + s->gumbel_ceiling[leading_ones] < score) {
+            continue;
+        }
+        double own = depth_of(sampling, s->logits[i], best) + qn_gumbel(r);
+        if (own > score || (own == score && id < winner)) {
+            score = own;
+            winner = id;
+        }
+    }
+    return winner;
+}
+
+int32_t qn_sample(qn_sampler *sampler, const qn_sampling *sampling, const float *logits, size_t position)
+{
+    int32_t best_id = argmax(logits, sampler->vocab_size);
+    if (sampling->temperature == 0.0F) {
+        return best_id;
+    }
+    float best = logits[best_id];
+    mask_all(sampler, sampling, logits, best);
+    return draw(sampler, sampling, best, best_id, position);
+}
+
+void qn_sampling_distribution(qn_sampler *sampler, const qn_sampling *sampling, const float *logits,
+                              double *probabilities)
+{
+    int32_t best_id = argmax(logits, sampler->vocab_size);
+    for (size_t i = 0; i < sampler->vocab_size; i++) {
+        probabilities[i] = 0.0;
+    }
+    if (sampling->temperature == 0.0F) {
+        probabilities[best_id] = 1.0;
+        return;
+    }
+    float best = logits[best_id];
+    mask_all(sampler, sampling, logits, best);
+    double sum = 0.0;
+    for (size_t i = 0; i < sampler->count; i++) {
+        probabilities[sampler->ids[i]] = exp(depth_of(sampling, sampler->logits[i], best));
+        sum += probabilities[sampler->ids[i]];
+    }
+    for (size_t i = 0; i < sampler->count; i++) {
+        probabilities[sampler->ids[i]] /= sum;
+    }
+}

@@ -1,0 +1,35 @@
+/* What the tests of the engine share: engines of small models, runs, random numbers. */
+#ifndef QN_TESTS_ENGINE_SUPPORT_H
+#define QN_TESTS_ENGINE_SUPPORT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+typedef struct random_stream {
+    uint64_t seed, next;
+} random_stream;
+
+uint32_t random_word(random_stream *r);
+double random_unit(random_stream *r);   /* in (0, 1) */
+double random_normal(random_stream *r); /* mean 0, deviation 1 */
+
+/* Fails the test when the engine doesn't open. isa: NULL for the best there is. Log lines are dropped. */
+qn_engine *open_engine(const qn_engine_options *options, const char *isa);
+
+/* Runs to the end; fails the test when that fails. Release with qn_result_free. */
+qn_result run_engine(qn_engine *engine, const qn_request *request, const qn_listener *listener);
+
+json_t *read_json(const char *path);
+json_t *read_json_lines(const char *path); /* an array of the lines' values */
+
+/* A JSON array of integers; *count values, to be released with free. */
+int32_t *read_ids(const json_t *array, size_t *count);
+
+/* Log lines since the last clear, newlines between. */
+const char *logged_lines(void);
+void clear_log(void);
+
+#endif
