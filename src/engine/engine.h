@@ -18,7 +18,7 @@
 
 typedef struct qn_engine qn_engine;
 
-enum { QN_MAX_SPECULATIVE_TOKENS = 16 };
+enum { QN_MAX_SPECULATIVE_TOKENS = 16, QN_ENGINE_MAX_ROWS = 65536 };
 
 typedef struct qn_engine_options {
     const char *model_dir;

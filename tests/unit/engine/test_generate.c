@@ -1,0 +1,480 @@
+/* Requests from prompt to end: the tokens of the reference, the same tokens however they are computed, and every way a
+ * request can end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/fault.h"
+#include "base/random.h"
+#include "unit/engine/support.h"
+
+static const char tiny[] = "models/quern-tiny";
+
+static qn_engine_options tiny_options(void)
+{
+    return (qn_engine_options){.model_dir = tiny, .threads = 2, .max_model_len = 4096};
+}
+
+static void set_drafts(qn_engine_options *options, int drafts)
+{
+    options->num_speculative_tokens = drafts;
+}
+
+/* transformers' own greedy answers, token by token; with BF16 up to a step whose recorded margin is small. */
+static void check_greedy(const char *isa, double excused_margin)
+{
+    qn_engine_options options = tiny_options();
+    set_drafts(&options, 1);
+    qn_engine *engine = open_engine(&options, isa);
+    json_t *cases = read_json_lines("models/quern-tiny/eval/greedy_hf.jsonl");
+    size_t i;
+    json_t *one;
+    json_array_foreach(cases, i, one)
+    {
+        size_t prompt_count, count;
+        int32_t *prompt = read_ids(json_object_get(one, "prompt_ids"), &prompt_count);
+        int32_t *want = read_ids(json_object_get(one, "output_ids"), &count);
+        const qn_request request = {
+            .prompt_ids = prompt, .prompt_count = prompt_count, .sampling = qn_sampling_greedy(), .max_tokens = 120};
+        qn_result result = run_engine(engine, &request, NULL);
+        size_t same = 0;
+        while (same < count && same < result.completion_tokens && result.tokens[same] == want[same]) {
+            same++;
+        }
+        if (same < count || result.completion_tokens != count) {
+            double margin = json_number_value(json_array_get(json_object_get(one, "margins"), same));
+            print_message("%s: differs at step %zu, margin %g\n", json_string_value(json_object_get(one, "id")), same,
+                          margin);
+            assert_true(same < count && margin < excused_margin);
+        } else {
+            assert_int_equal(result.finish, result.completion_tokens == 120 ? QN_FINISH_LENGTH : QN_FINISH_STOP);
+        }
+        qn_result_free(&result);
+        free(prompt);
+        free(want);
+    }
+    json_decref(cases);
+    qn_engine_close(engine);
+}
+
+static void greedy_equals_the_reference(void **state)
+{
+    (void)state;
+    check_greedy("scalar", 1e-4);
+    check_greedy(NULL, 0.2);
+}
+
+/* A prompt of real text (so that drafts are often right) of random length, cut from the needle prompts. */
+static int32_t *random_prompt(random_stream *r, const json_t *cases, size_t *count)
+{
+    const json_t *one = json_array_get(cases, random_word(r) % json_array_size(cases));
+    int32_t *ids = read_ids(json_object_get(one, "prompt_ids"), count);
+    size_t longest = random_word(r) % 4 == 0 ? 700 : 60;
+    size_t keep = 1 + random_word(r) % (*count < longest ? *count : longest);
+    memmove(ids, ids + (*count - keep), keep * sizeof *ids); /* the end, where the question stands */
+    *count = keep;
+    return ids;
+}
+
+/* The contract: the same tokens, bit for bit, whatever the chunks, the threads and the drafts. */
+static void the_same_however_computed(void **state)
+{
+    (void)state;
+    static const float temperatures[] = {0.0F, 0.0F, 0.7F, 1.0F, 1.5F};
+    random_stream r = {.seed = qn_random_seed(), .next = 0};
+    print_message("seed %llu\n", (unsigned long long)r.seed);
+    json_t *cases = read_json_lines("models/quern-tiny/eval/greedy_hf.jsonl");
+    const char *isas[] = {"scalar", NULL};
+    for (int round = 0; round < 8; round++) {
+        const char *isa = isas[round % 2];
+        qn_engine_options plain = tiny_options();
+        plain.threads = 1;
+        qn_engine *reference = open_engine(&plain, isa);
+        qn_engine_options varied = tiny_options();
+        varied.threads = 1 + random_word(&r) % 4;
+        varied.max_num_batched_tokens = 1 + random_word(&r) % (round % 3 == 0 ? 8 : 200);
+        varied.block_size = (size_t)16 << (random_word(&r) % 5);
+        set_drafts(&varied, round / 2 % 4);
+        qn_engine *engine = open_engine(&varied, isa);
+        for (int run = 0; run < 6; run++) {
+            size_t count;
+            int32_t *prompt = random_prompt(&r, cases, &count);
+            qn_sampling sampling = qn_sampling_greedy();
+            sampling.temperature = temperatures[random_word(&r) % 5];
+            sampling.top_p = random_word(&r) % 2 == 0 ? 1.0F : 0.9F;
+            sampling.top_k = random_word(&r) % 3 == 0 ? 20 : 0;
+            sampling.seed = random_word(&r);
+            const qn_request request = {.prompt_ids = prompt,
+                                        .prompt_count = count,
+                                        .sampling = sampling,
+                                        .max_tokens = 1 + random_word(&r) % 40,
+                                        .ignore_eos = random_word(&r) % 2 == 0};
+            qn_result want = run_engine(reference, &request, NULL), got = run_engine(engine, &request, NULL);
+            bool same = want.completion_tokens == got.completion_tokens && want.finish == got.finish &&
+                        memcmp(want.tokens, got.tokens, want.completion_tokens * sizeof *want.tokens) == 0;
+            if (!same) {
+                fail_msg("round %d run %d: %zu prompt tokens, T %g, %zu threads, chunks of %zu, blocks of %zu, %d "
+                         "drafts: the tokens differ",
+                         round, run, count, (double)sampling.temperature, varied.threads, varied.max_num_batched_tokens,
+                         varied.block_size, varied.num_speculative_tokens);
+            }
+            qn_result_free(&want);
+            qn_result_free(&got);
+            free(prompt);
+        }
+        qn_engine_close(engine);
+        qn_engine_close(reference);
+    }
+    json_decref(cases);
+}
+
+/* What a listener saw, and when it calls a request off. */
+typedef struct witness {
+    qn_buffer reasoning, content;
+    size_t starts, outputs, steps, idles, step_tokens;
+    size_t stop_at_output, stop_at_step, stop_at_idle, stop_at_start; /* 0: never; n: the n-th call says no */
+} witness;
+
+static bool on_start(void *context)
+{
+    witness *w = context;
+    return ++w->starts != w->stop_at_start;
+}
+
+static bool on_output(void *context, const qn_output *output)
+{
+    witness *w = context;
+    assert_true(output->bytes > 0);
+    assert_int_equal(output->text[output->bytes], '\0');
+    qn_buffer_append(output->channel == QN_CHANNEL_CONTENT ? &w->content : &w->reasoning, output->text, output->bytes);
+    return ++w->outputs != w->stop_at_output;
+}
+
+static bool on_step(void *context, const qn_step *step)
+{
+    witness *w = context;
+    w->step_tokens += step->token_count;
+    assert_true(step->token_count <= step->accepted + 1);
+    return ++w->steps != w->stop_at_step;
+}
+
+static bool on_idle(void *context)
+{
+    witness *w = context;
+    return ++w->idles != w->stop_at_idle;
+}
+
+static qn_listener listen(witness *w)
+{
+    return (qn_listener){
+        .context = w, .on_start = on_start, .on_output = on_output, .on_step = on_step, .on_idle = on_idle};
+}
+
+static void forget(witness *w)
+{
+    qn_buffer_free(&w->reasoning);
+    qn_buffer_free(&w->content);
+    *w = (witness){0};
+}
+
+/* "What is 2 + 2?" in the chat format, as the first reference case has it. */
+typedef struct question {
+    int32_t *ids;
+    size_t count;
+} question;
+
+static question read_question(void)
+{
+    json_t *cases = read_json_lines("models/quern-tiny/eval/greedy_hf.jsonl");
+    question q;
+    q.ids = read_ids(json_object_get(json_array_get(cases, 0), "prompt_ids"), &q.count);
+    json_decref(cases);
+    return q;
+}
+
+static void text_arrives_split_and_trimmed(void **state)
+{
+    (void)state;
+    question q = read_question();
+    for (int drafts = 0; drafts <= 3; drafts++) {
+        qn_engine_options options = tiny_options();
+        set_drafts(&options, drafts);
+        qn_engine *engine = open_engine(&options, NULL);
+        assert_true(qn_engine_opens_reasoning(engine, q.ids, q.count));
+        assert_false(qn_engine_opens_reasoning(engine, q.ids, q.count - 1));
+        qn_request request = {.prompt_ids = q.ids,
+                              .prompt_count = q.count,
+                              .sampling = qn_engine_default_sampling(engine),
+                              .in_reasoning = true};
+        witness w = {0};
+        qn_listener listener = listen(&w);
+        qn_result result = run_engine(engine, &request, &listener);
+        assert_string_equal(qn_buffer_string(&w.reasoning), "Step 1: 2 + 2 = 4. The result is 4.");
+        assert_string_equal(qn_buffer_string(&w.content), "The answer is 4.");
+        assert_int_equal(result.finish, QN_FINISH_STOP);
+        assert_null(result.stop_matched);
+        assert_int_equal(result.completion_tokens, 27);
+        assert_int_equal(result.reasoning_tokens, 19);
+        assert_int_equal(result.prompt_tokens, q.count);
+        assert_int_equal(w.starts, 1);
+        assert_int_equal(w.steps, result.steps);
+        assert_int_equal(w.step_tokens, result.completion_tokens - 1);
+        assert_true(drafts > 0 ? result.drafts_accepted > 0 : result.drafts_proposed == 0);
+        qn_result_free(&result);
+        forget(&w);
+
+        request.raw_text = true;
+        result = run_engine(engine, &request, &listener);
+        assert_string_equal(qn_buffer_string(&w.content),
+                            "Step 1: 2 + 2 = 4. The result is 4.</think>The answer is 4.");
+        assert_int_equal(w.reasoning.size, 0);
+        qn_result_free(&result);
+        forget(&w);
+        qn_engine_close(engine);
+    }
+    free(q.ids);
+}
+
+static void stop_strings_end_the_answer(void **state)
+{
+    (void)state;
+    question q = read_question();
+    static const char *const stops[] = {"nowhere", "result is", "swer"};
+    for (int drafts = 0; drafts <= 3; drafts += 3) {
+        qn_engine_options options = tiny_options();
+        set_drafts(&options, drafts);
+        qn_engine *engine = open_engine(&options, NULL);
+        qn_request request = {.prompt_ids = q.ids,
+                              .prompt_count = q.count,
+                              .sampling = qn_sampling_greedy(),
+                              .stop = stops,
+                              .stop_count = 3,
+                              .in_reasoning = true};
+        witness w = {0};
+        qn_listener listener = listen(&w);
+        qn_result result = run_engine(engine, &request, &listener);
+        assert_string_equal(qn_buffer_string(&w.reasoning), "Step 1: 2 + 2 = 4. The");
+        assert_int_equal(w.content.size, 0);
+        assert_int_equal(result.finish, QN_FINISH_STOP);
+        assert_ptr_equal(result.stop_matched, stops[1]);
+        assert_int_equal(result.completion_tokens, 16);
+        qn_result_free(&result);
+        forget(&w);
+
+        request.stop = stops + 2;
+        request.stop_count = 1;
+        result = run_engine(engine, &request, &listener);
+        assert_string_equal(qn_buffer_string(&w.content), "The an");
+        assert_ptr_equal(result.stop_matched, stops[2]);
+        qn_result_free(&result);
+        forget(&w);
+        qn_engine_close(engine);
+    }
+    free(q.ids);
+}
+
+/* Every length up to the end of the answer and beyond: never a token too many, the text cut where the tokens are. */
+static void lengths_are_kept(void **state)
+{
+    (void)state;
+    question q = read_question();
+    for (int drafts = 0; drafts <= 3; drafts++) {
+        qn_engine_options options = tiny_options();
+        set_drafts(&options, drafts);
+        options.max_model_len = q.count + 40;
+        qn_engine *engine = open_engine(&options, NULL);
+        for (size_t most = 1; most <= 40; most++) {
+            qn_request request = {.prompt_ids = q.ids,
+                                  .prompt_count = q.count,
+                                  .sampling = qn_sampling_greedy(),
+                                  .max_tokens = most,
+                                  .in_reasoning = true};
+            qn_result result = run_engine(engine, &request, NULL);
+            assert_int_equal(result.completion_tokens, most < 27 ? most : 27);
+            assert_int_equal(result.finish, most < 27 ? QN_FINISH_LENGTH : QN_FINISH_STOP);
+            qn_result_free(&result);
+            request.ignore_eos = true;
+            result = run_engine(engine, &request, NULL);
+            assert_int_equal(result.completion_tokens, most);
+            assert_int_equal(result.finish, QN_FINISH_LENGTH);
+            qn_result_free(&result);
+        }
+        /* No limit given: up to the context's end. */
+        qn_request request = {
+            .prompt_ids = q.ids, .prompt_count = q.count, .sampling = qn_sampling_greedy(), .ignore_eos = true};
+        qn_result result = run_engine(engine, &request, NULL);
+        assert_int_equal(result.completion_tokens, 40);
+        qn_result_free(&result);
+        qn_engine_close(engine);
+    }
+    free(q.ids);
+}
+
+static void any_listener_may_call_it_off(void **state)
+{
+    (void)state;
+    question q = read_question();
+    qn_engine_options options = tiny_options();
+    set_drafts(&options, 1);
+    options.max_num_batched_tokens = 4;
+    qn_engine *engine = open_engine(&options, NULL);
+    const qn_request request = {
+        .prompt_ids = q.ids, .prompt_count = q.count, .sampling = qn_sampling_greedy(), .in_reasoning = true};
+    witness cases[] = {{.stop_at_start = 1}, {.stop_at_output = 1}, {.stop_at_output = 4}, {.stop_at_step = 1},
+                       {.stop_at_step = 5},  {.stop_at_idle = 1},   {.stop_at_idle = 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qn_listener listener = listen(&cases[i]);
+        qn_result result = run_engine(engine, &request, &listener);
+        assert_int_equal(result.finish, QN_FINISH_CANCELLED);
+        assert_true(result.completion_tokens < 27);
+        assert_true(result.completion_tokens > 0 || cases[i].stop_at_idle > 0 || cases[i].stop_at_start > 0);
+        qn_result_free(&result);
+        forget(&cases[i]);
+    }
+    /* And the engine answers on. */
+    qn_result result = run_engine(engine, &request, NULL);
+    assert_int_equal(result.completion_tokens, 27);
+    qn_result_free(&result);
+    qn_engine_close(engine);
+    free(q.ids);
+}
+
+static void refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    qn_engine_options options = tiny_options();
+    options.max_model_len = 16;
+    qn_engine *engine = open_engine(&options, NULL);
+    int32_t ids[20] = {0};
+    qn_error err;
+    qn_result result;
+    qn_request request = {.prompt_ids = ids, .prompt_count = 16, .sampling = qn_sampling_greedy()};
+    assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+    assert_string_equal(err.field, "messages");
+    request.prompt_count = 0;
+    assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+    assert_string_equal(err.field, "messages");
+    request.prompt_count = 10;
+    request.max_tokens = 7;
+    assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+    assert_string_equal(err.field, "max_tokens");
+    request.max_tokens = SIZE_MAX;
+    assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+    request.max_tokens = 6;
+    request.sampling.top_p = 2.0F;
+    assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+    assert_string_equal(err.field, "top_p");
+    request.sampling.top_p = 1.0F;
+    static const char *const empty[] = {""};
+    request.stop = empty;
+    request.stop_count = 1;
+    assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+    assert_string_equal(err.field, "stop");
+    request.stop_count = 0;
+    static const int32_t strangers[] = {-1, 1536, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < 4; i++) {
+        ids[3] = strangers[i];
+        assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+    }
+    ids[3] = 1535;
+    request.ignore_eos = true;
+    result = run_engine(engine, &request, NULL);
+    assert_int_equal(result.completion_tokens, 6);
+    qn_result_free(&result);
+    qn_engine_close(engine);
+}
+
+typedef struct caller {
+    qn_engine *engine;
+    const qn_request *request;
+    qn_result result;
+    pthread_t thread;
+} caller;
+
+static void *call(void *context)
+{
+    caller *c = context;
+    c->result = run_engine(c->engine, c->request, NULL);
+    return NULL;
+}
+
+static void several_threads_take_turns(void **state)
+{
+    (void)state;
+    enum { CALLERS = 6 };
+    question q = read_question();
+    qn_engine_options options = tiny_options();
+    set_drafts(&options, 2);
+    qn_engine *engine = open_engine(&options, NULL);
+    const qn_request request = {
+        .prompt_ids = q.ids, .prompt_count = q.count, .sampling = qn_sampling_greedy(), .in_reasoning = true};
+    caller callers[CALLERS];
+    for (size_t i = 0; i < CALLERS; i++) {
+        callers[i] = (caller){.engine = engine, .request = &request};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+    }
+    for (size_t i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        assert_int_equal(callers[i].result.completion_tokens, 27);
+        qn_result_free(&callers[i].result);
+    }
+    qn_engine_close(engine);
+    free(q.ids);
+}
+
+/* Each allocation of a request fails in turn: an error, never a crash or a leak, and the engine lives. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    question q = read_question();
+    qn_engine_options options = tiny_options();
+    set_drafts(&options, 1);
+    qn_engine *engine = open_engine(&options, NULL);
+    const qn_request request = {.prompt_ids = q.ids,
+                                .prompt_count = q.count,
+                                .sampling = qn_sampling_greedy(),
+                                .max_tokens = 20,
+                                .in_reasoning = true};
+    for (long n = 1;; n++) {
+        qn_result result;
+        qn_error err;
+        qn_fault_arm(QN_FAULT_ALLOC, n);
+        qn_status status = qn_engine_generate(engine, &request, NULL, &result, &err);
+        qn_fault_disarm();
+        if (status == QN_OK) {
+            assert_int_equal(result.completion_tokens, 20);
+            qn_result_free(&result);
+            assert_true(n > 3);
+            break;
+        }
+        assert_int_equal(status, QN_RESOURCE);
+    }
+    qn_engine_close(engine);
+    free(q.ids);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(greedy_equals_the_reference),
+        cmocka_unit_test(the_same_however_computed),
+        cmocka_unit_test(text_arrives_split_and_trimmed),
+        cmocka_unit_test(stop_strings_end_the_answer),
+        cmocka_unit_test(lengths_are_kept),
+        cmocka_unit_test(any_listener_may_call_it_off),
+        cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(several_threads_take_turns),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
