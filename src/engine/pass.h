@@ -1,0 +1,29 @@
+/* Given tokens through the model, rows handed out in order: what the commands that measure a model are made of.
+ * Internal to this room: whoever calls is inside the engine's turnstile. */
+#ifndef QN_ENGINE_PASS_H
+#define QN_ENGINE_PASS_H
+
+#include "base/progress.h"
+#include "engine/engine_internal.h"
+
+/* Each may be NULL; a status other than QN_OK ends the pass with it. Data live during the call only. */
+typedef struct qn_row_sink {
+    void *context;
+    /* hidden [count, hidden_size]: positions start .. start + count - 1 */
+    qn_status (*on_hidden)(void *context, size_t start, size_t count, const float *hidden, qn_error *err);
+    qn_status (*on_logits)(void *context, size_t position, const float *logits, qn_error *err);
+    size_t first_logits; /* positions below get none */
+} qn_row_sink;
+
+/* `count` tokens from an empty cache on: hidden is the final norm's output. progress may be NULL; positions are added
+ * to *done as they are computed. */
+qn_status qn_pass(qn_engine *engine, const int32_t *ids, size_t count, const qn_observer *observer,
+                  const qn_row_sink *sink, qn_progress *progress, uint64_t *done, qn_error *err);
+
+/* The MTP layer at the `count` positions that qn_pass has just computed: next_ids[i] is the token after position i,
+ * hidden [count, hidden_size] the target's final norm. The sink's hidden is the layer's output after shared_head.norm;
+ * selection gets the last row's. */
+qn_status qn_pass_mtp(qn_engine *engine, const int32_t *next_ids, const float *hidden, size_t count,
+                      qn_mtp_selection *selection, const qn_observer *observer, const qn_row_sink *sink, qn_error *err);
+
+#endif
