@@ -17,6 +17,7 @@ static const qn_command *const commands[] = {
     &qn_run_command,
     &qn_inspect_command,
     &qn_eval_command,
+    &qn_text_command,
     NULL,
 };
 

@@ -1,0 +1,442 @@
+/* `quern text VERB`: what happens to text on its way in and out, one step at a time.
+ *
+ * With --jsonl a line of JSON in gives a line of JSON out, in order, so that a file of cases goes through in one call
+ * and another program can keep the command open and talk to it. Output is flushed whenever more input would have to be
+ * waited for: line by line in a conversation, in large pieces from a file. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_wide.h"
+#include "base/memory.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "text/detokenizer.h"
+#include "text/jinja/template.h"
+#include "text/tokenizer.h"
+
+enum { INPUT_MAX_BYTES = 256 << 20, READ_BYTES = 64 << 10 };
+
+/* What a verb works with, and its answer to one input. */
+typedef struct text_tool {
+    const char *tokenizer_path, *template_path;
+    bool jsonl, skip_special, stream;
+    qn_tokenizer *tokenizer;
+    qn_template *template;
+    qn_tokens tokens; /* scratch */
+    qn_buffer out;
+} text_tool;
+
+typedef struct text_verb {
+    const char *name;
+    bool needs_tokenizer, needs_template;
+    /* Appends the JSON answer to one JSON input. */
+    qn_status (*answer)(text_tool *tool, const json_t *input, qn_error *err);
+    /* Without --jsonl: appends the plain answer to a plain input. */
+    qn_status (*answer_plain)(text_tool *tool, const char *input, size_t bytes, qn_error *err);
+} text_verb;
+
+static qn_status check_out(const text_tool *tool, qn_error *err)
+{
+    return tool->out.failed ? qn_fail_memory(err, "answer", tool->out.size) : QN_OK;
+}
+
+static void write_ids(text_tool *tool)
+{
+    qn_buffer_char(&tool->out, '[');
+    for (size_t i = 0; i < tool->tokens.count; i++) {
+        qn_buffer_format(&tool->out, i > 0 ? ",%d" : "%d", (int)tool->tokens.ids[i]);
+    }
+    qn_buffer_char(&tool->out, ']');
+}
+
+static qn_status encode_plain(text_tool *tool, const char *input, size_t bytes, qn_error *err)
+{
+    qn_tokens_clear(&tool->tokens);
+    qn_status status = qn_tokenizer_encode(tool->tokenizer, input, bytes, NULL, 0, &tool->tokens, err);
+    if (status == QN_OK) {
+        write_ids(tool);
+        status = check_out(tool, err);
+    }
+    return status;
+}
+
+static qn_status encode(text_tool *tool, const json_t *input, qn_error *err)
+{
+    if (!json_is_string(input)) {
+        return qn_fail(err, QN_USAGE, "line: %s: send a string", qn_json_type_name(input));
+    }
+    return encode_plain(tool, json_string_value(input), json_string_length(input), err);
+}
+
+static qn_status read_ids(text_tool *tool, const json_t *input, qn_error *err)
+{
+    qn_tokens_clear(&tool->tokens);
+    if (!json_is_array(input)) {
+        return qn_fail(err, QN_USAGE, "line: %s: send an array of token ids", qn_json_type_name(input));
+    }
+    for (size_t i = 0; i < json_array_size(input); i++) {
+        const json_t *id = json_array_get(input, i);
+        json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value > INT32_MAX) {
+            return qn_fail(err, QN_USAGE, "line: item %zu is no token id: send integers from 0 on", i);
+        }
+        if (!qn_tokens_add(&tool->tokens, (int32_t)value)) {
+            return qn_fail_memory(err, "token ids", (i + 1) * sizeof(int32_t));
+        }
+    }
+    return QN_OK;
+}
+
+/* The piece of text after each id, and what is left at the end when there is something. */
+static qn_status decode_pieces(text_tool *tool, qn_buffer *piece, qn_error *err)
+{
+    qn_detokenizer detokenizer;
+    qn_detokenizer_start(&detokenizer, tool->tokenizer, tool->skip_special);
+    qn_buffer_char(&tool->out, '[');
+    qn_status status = QN_OK;
+    for (size_t i = 0; i <= tool->tokens.count && status == QN_OK; i++) {
+        qn_buffer_clear(piece);
+        status = i < tool->tokens.count ? qn_detokenizer_feed(&detokenizer, &tool->tokens.ids[i], 1, piece, err)
+                                        : qn_detokenizer_flush(&detokenizer, piece, err);
+        if (i < tool->tokens.count || piece->size > 0) {
+            qn_buffer_text(&tool->out, i > 0 ? "," : "");
+            qn_buffer_json_string(&tool->out, qn_buffer_string(piece), piece->size);
+        }
+    }
+    qn_buffer_char(&tool->out, ']');
+    return status;
+}
+
+static qn_status decode(text_tool *tool, const json_t *input, qn_error *err)
+{
+    qn_buffer text = {0};
+    qn_status status = read_ids(tool, input, err);
+    if (status == QN_OK && tool->stream) {
+        status = decode_pieces(tool, &text, err);
+    } else if (status == QN_OK) {
+        status = qn_tokenizer_decode(tool->tokenizer, tool->tokens.ids, tool->tokens.count, tool->skip_special, &text,
+                                     err);
+        qn_buffer_json_string(&tool->out, qn_buffer_string(&text), text.size);
+    }
+    if (status == QN_OK && text.failed) {
+        status = qn_fail_memory(err, "text", text.size);
+    }
+    qn_buffer_free(&text);
+    return status == QN_OK ? check_out(tool, err) : status;
+}
+
+static qn_status parse_plain(const char *input, size_t bytes, json_t **out, qn_error *err)
+{
+    return qn_json_parse_wide(input, bytes, "input", out, err);
+}
+
+static qn_status decode_plain(text_tool *tool, const char *input, size_t bytes, qn_error *err)
+{
+    json_t *ids = NULL;
+    qn_status status = parse_plain(input, bytes, &ids, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    status = read_ids(tool, ids, err);
+    if (status == QN_OK) {
+        status = qn_tokenizer_decode(tool->tokenizer, tool->tokens.ids, tool->tokens.count, tool->skip_special,
+                                     &tool->out, err);
+    }
+    json_decref(ids);
+    return status == QN_OK ? check_out(tool, err) : status;
+}
+
+static qn_status render(text_tool *tool, const json_t *input, qn_error *err)
+{
+    if (!json_is_object(input)) {
+        return qn_fail(err, QN_USAGE, "line: %s: send an object of template variables", qn_json_type_name(input));
+    }
+    qn_buffer text = {0};
+    qn_status status = qn_template_render(tool->template, input, NULL, NULL, &text, NULL, err);
+    if (status == QN_OK) {
+        qn_buffer_text(&tool->out, "{\"text\":");
+        qn_buffer_json_string(&tool->out, qn_buffer_string(&text), text.size);
+        qn_buffer_char(&tool->out, '}');
+        status = check_out(tool, err);
+    }
+    qn_buffer_free(&text);
+    return status;
+}
+
+static qn_status render_plain(text_tool *tool, const char *input, size_t bytes, qn_error *err)
+{
+    json_t *context = NULL;
+    qn_status status = parse_plain(input, bytes, &context, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    if (!json_is_object(context)) {
+        status = qn_fail(err, QN_BAD_INPUT, "input: %s: give an object of template variables",
+                         qn_json_type_name(context));
+    } else {
+        status = qn_template_render(tool->template, context, NULL, NULL, &tool->out, NULL, err);
+    }
+    json_decref(context);
+    return status == QN_OK ? check_out(tool, err) : status;
+}
+
+static const text_verb verbs[] = {
+    {.name = "render", .needs_template = true, .answer = render, .answer_plain = render_plain},
+    {.name = "encode", .needs_tokenizer = true, .answer = encode, .answer_plain = encode_plain},
+    {.name = "decode", .needs_tokenizer = true, .answer = decode, .answer_plain = decode_plain},
+};
+enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
+
+/* ---- lines ---- */
+
+/* An error is an answer too: whoever sent the line gets a line. */
+static void answer_line(text_tool *tool, const text_verb *verb, const char *line, size_t bytes, qn_status early,
+                        qn_error *err)
+{
+    json_t *input = NULL;
+    qn_buffer_clear(&tool->out);
+    qn_status status = early;
+    if (status == QN_OK) {
+        status = qn_json_parse_wide(line, bytes, "line", &input, err);
+    }
+    if (status == QN_OK) {
+        status = verb->answer(tool, input, err);
+    }
+    json_decref(input);
+    if (status != QN_OK) {
+        qn_buffer_clear(&tool->out);
+        qn_buffer_text(&tool->out, "{\"error\":");
+        qn_buffer_json_string(&tool->out, err->message, strlen(err->message));
+        qn_buffer_char(&tool->out, '}');
+    }
+    qn_buffer_char(&tool->out, '\n');
+    fwrite(qn_buffer_string(&tool->out), 1, tool->out.size, stdout);
+}
+
+/* Lines of standard input; one that is too long is an error, and the lines behind it go on. */
+typedef struct line_reader {
+    qn_buffer line;
+    char piece[READ_BYTES];
+    size_t at, bytes;
+    bool over;
+} line_reader;
+
+/* More bytes in piece; false at the end. */
+static qn_status refill(line_reader *r, qn_error *err)
+{
+    qn_status status = qn_stdout_check(err); /* nobody may wait for an answer that lies in a buffer */
+    if (status != QN_OK) {
+        return status;
+    }
+    ssize_t got;
+    do {
+        got = read(STDIN_FILENO, r->piece, sizeof r->piece);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        return qn_fail(err, QN_RESOURCE, "standard input: %s: give a file or a pipe", strerror(errno));
+    }
+    r->at = 0;
+    r->bytes = (size_t)got;
+    r->over = got == 0;
+    return QN_OK;
+}
+
+/* *found false: the input is over. The line is without its newline. */
+static qn_status next_line(line_reader *r, bool *found, qn_error *err)
+{
+    qn_buffer_clear(&r->line);
+    r->line.limit = INPUT_MAX_BYTES;
+    *found = false;
+    while (!r->over) {
+        if (r->at == r->bytes) {
+            qn_status status = refill(r, err);
+            if (status != QN_OK) {
+                return status;
+            }
+            continue;
+        }
+        const char *start = r->piece + r->at;
+        const char *newline = memchr(start, '\n', r->bytes - r->at);
+        size_t taken = newline != NULL ? (size_t)(newline - start) : r->bytes - r->at;
+        qn_buffer_append(&r->line, start, taken);
+        r->at += taken + (newline != NULL);
+        *found = true;
+        if (newline != NULL) {
+            return QN_OK;
+        }
+    }
+    return QN_OK;
+}
+
+static qn_status answer_lines(text_tool *tool, const text_verb *verb, qn_error *err)
+{
+    line_reader *r = qn_alloc_zero(1, sizeof *r);
+    if (r == NULL) {
+        return qn_fail_memory(err, "standard input", sizeof *r);
+    }
+    bool found = true;
+    qn_status status = QN_OK;
+    while (status == QN_OK && found) {
+        status = next_line(r, &found, err);
+        if (status == QN_OK && found) {
+            qn_error of_line;
+            qn_status early = r->line.failed ? qn_fail(&of_line, QN_USAGE, "line: longer than %d bytes: send less",
+                                                       INPUT_MAX_BYTES)
+                                             : QN_OK;
+            answer_line(tool, verb, qn_buffer_string(&r->line), r->line.size, early, &of_line);
+            status = tool->out.failed ? qn_fail_memory(err, "answer", tool->out.size) : QN_OK;
+        }
+    }
+    qn_buffer_free(&r->line);
+    qn_free(r);
+    return status;
+}
+
+/* One input, the argument or all of standard input. */
+static qn_status answer_once(text_tool *tool, const text_verb *verb, const char *argument, qn_error *err)
+{
+    char *read_text = NULL;
+    size_t bytes = argument != NULL ? strlen(argument) : 0;
+    qn_status status = QN_OK;
+    if (argument == NULL) {
+        status = qn_fd_read(STDIN_FILENO, "standard input", INPUT_MAX_BYTES, &read_text, &bytes, err);
+    }
+    if (status == QN_OK) {
+        status = verb->answer_plain(tool, argument != NULL ? argument : read_text, bytes, err);
+    }
+    if (status == QN_OK) {
+        fwrite(qn_buffer_string(&tool->out), 1, tool->out.size, stdout);
+        if (verb->answer != render) { /* a rendered prompt is given byte by byte */
+            putchar('\n');
+        }
+    }
+    qn_free(read_text);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static qn_status find_verb(const char *name, const text_verb **out, qn_error *err)
+{
+    const char *names[VERB_COUNT];
+    for (size_t i = 0; i < VERB_COUNT; i++) {
+        names[i] = verbs[i].name;
+        if (strcmp(verbs[i].name, name) == 0) {
+            *out = &verbs[i];
+            return QN_OK;
+        }
+    }
+    if (strcmp(name, "parse") == 0 || strcmp(name, "match") == 0) {
+        return qn_fail(err, QN_USAGE, "text %s: not in this version: there are render, encode and decode", name);
+    }
+    const char *near = qn_nearest_name(name, names, VERB_COUNT);
+    return near != NULL ? qn_fail(err, QN_USAGE, "text %s: no such verb: did you mean '%s'?", name, near)
+                        : qn_fail(err, QN_USAGE, "text %s: no such verb: there are render, encode and decode", name);
+}
+
+static qn_status open_template(text_tool *tool, qn_error *err)
+{
+    char *source = NULL;
+    size_t bytes = 0;
+    qn_status status = qn_file_read(tool->template_path, QN_TEMPLATE_MAX_BYTES, &source, &bytes, err);
+    if (status == QN_OK) {
+        status = qn_template_compile(source, bytes, tool->template_path, &tool->template, err);
+    }
+    qn_free(source);
+    return status;
+}
+
+static qn_status open_tool(text_tool *tool, const text_verb *verb, qn_error *err)
+{
+    if (verb->needs_tokenizer != (tool->tokenizer_path != NULL)) {
+        return qn_fail_field(err, QN_USAGE, "tokenizer", "text %s: %s", verb->name,
+                             verb->needs_tokenizer ? "--tokenizer is missing: give a tokenizer.json or a model's folder"
+                                                   : "--tokenizer: has no use here: leave it out");
+    }
+    if (verb->needs_template != (tool->template_path != NULL)) {
+        return qn_fail_field(err, QN_USAGE, "template", "text %s: %s", verb->name,
+                             verb->needs_template ? "--template is missing: give a Jinja file"
+                                                  : "--template: has no use here: leave it out");
+    }
+    if ((tool->stream || tool->skip_special) && verb->answer != decode) {
+        return qn_fail(err, QN_USAGE, "text %s: --stream and --skip-special: only for decode: leave them out",
+                       verb->name);
+    }
+    if (tool->stream && !tool->jsonl) {
+        return qn_fail_field(err, QN_USAGE, "stream", "text decode: --stream: only with --jsonl: add it");
+    }
+    if (verb->needs_tokenizer) {
+        return qn_tokenizer_open(tool->tokenizer_path, &tool->tokenizer, err);
+    }
+    return open_template(tool, err);
+}
+
+static int run_text(int argc, char **argv)
+{
+    text_tool tool = {0};
+    const qn_option options[] = {
+        {.name = "jsonl",
+         .kind = QN_OPTION_FLAG,
+         .value = &tool.jsonl,
+         .help = "read a JSON value a line on stdin, answer one a line: encode takes a string, decode an array of ids, "
+                 "render an object of template variables; {\"error\": ...} where a line fails"},
+        {.name = "tokenizer",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.tokenizer_path,
+         .value_name = "PATH",
+         .help = "encode, decode: a tokenizer.json or a model's folder"},
+        {.name = "template",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.template_path,
+         .value_name = "FILE",
+         .help = "render: the chat template"},
+        {.name = "skip-special",
+         .kind = QN_OPTION_FLAG,
+         .value = &tool.skip_special,
+         .help = "decode: leave special tokens out"},
+        {.name = "stream",
+         .kind = QN_OPTION_FLAG,
+         .value = &tool.stream,
+         .help = "decode --jsonl: answer an array with the text that each id completes, as a stream gives it"},
+    };
+    qn_option_table table = {
+        .command = "text",
+        .arguments = "render|encode|decode [INPUT]",
+        .summary = "Looks into what happens to text: render a chat template, encode text to token ids (none are added "
+                   "around it), decode ids to text. The input is INPUT or stdin.",
+        .min_arguments = 1,
+        .max_arguments = 2,
+    };
+    qn_options_add(&table, options, sizeof options / sizeof options[0]);
+    qn_error err;
+    qn_status status = qn_options_parse(&table, argc, argv, &err);
+    if (status != QN_OK || table.help_shown) {
+        return status != QN_OK ? qn_command_fail(&err) : QN_OK;
+    }
+    const char *input = table.argument_count > 1 ? table.argument[1] : NULL;
+    const text_verb *verb = NULL;
+    status = find_verb(table.argument[0], &verb, &err);
+    if (status == QN_OK && tool.jsonl && input != NULL) {
+        status = qn_fail(&err, QN_USAGE, "text %s: --jsonl reads stdin: leave %s out", verb->name, input);
+    }
+    if (status == QN_OK) {
+        status = open_tool(&tool, verb, &err);
+    }
+    if (status == QN_OK) {
+        status = tool.jsonl ? answer_lines(&tool, verb, &err) : answer_once(&tool, verb, input, &err);
+    }
+    qn_tokenizer_free(tool.tokenizer);
+    qn_template_free(tool.template);
+    qn_tokens_free(&tool.tokens);
+    qn_buffer_free(&tool.out);
+    return status != QN_OK ? qn_command_fail(&err) : QN_OK;
+}
+
+const qn_command qn_text_command = {.name = "text",
+                                    .summary = "look into chat templates and tokens: render, encode, decode",
+                                    .run = run_text};
