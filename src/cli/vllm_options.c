@@ -1,0 +1,165 @@
+#include "cli/vllm_options.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static const char *const one[] = {"1", NULL};
+static const char *const zero[] = {"0", NULL};
+static const char *const bfloat16[] = {"bfloat16", "auto", NULL};
+static const char *const auto_only[] = {"auto", NULL};
+static const char *const weights[] = {"auto", "safetensors", NULL};
+static const char *const formats[] = {"auto", "hf", NULL};
+static const char *const generate[] = {"generate", "auto", NULL};
+static const char *const local[] = {"mp", "uni", NULL};
+static const char *const fcfs[] = {"fcfs", NULL};
+static const char *const quantisations[] = {"mxfp4", "compressed-tensors", "quark", "gpt_oss_mxfp4", NULL};
+
+static const char later[] = "not in this version";
+static const char no_gpu[] = "there is no GPU memory to share out";
+static const char no_graph[] = "nothing is compiled or captured";
+static const char no_code[] = "a checkpoint's code is never run";
+static const char chunked[] = "long prompts always run in chunks, which changes no result";
+static const char from_disk[] = "weights are mapped from the model's folder as they are";
+static const char no_python[] = "there is no Python server";
+
+/* Without an effect, and without a change to any answer. */
+static const qn_option notices[] = {
+    {.name = "trust-remote-code", .help = no_code},
+    {.name = "gpu-memory-utilization", .value_name = "F", .help = no_gpu},
+    {.name = "max-cudagraph-capture-size", .value_name = "N", .help = no_graph},
+    {.name = "cuda-graph-sizes", .value_name = "N", .help = no_graph},
+    {.name = "max-seq-len-to-capture", .value_name = "N", .help = no_graph},
+    {.name = "compilation-config", .value_name = "JSON", .help = no_graph},
+    {.name = "enforce-eager", .help = no_graph},
+    {.name = "dtype", .value_name = "TYPE", .help = "weights compute in BF16 with float32 sums", .choices = bfloat16},
+    {.name = "enable-chunked-prefill", .help = chunked},
+    {.name = "async-scheduling", .help = "scheduling changes no result"},
+    {.name = "disable-custom-all-reduce", .help = "there is one process"},
+    {.name = "max-parallel-loading-workers", .value_name = "N", .help = from_disk},
+    {.name = "load-format", .value_name = "FORMAT", .help = from_disk, .choices = weights},
+    {.name = "use-tqdm-on-load", .help = "a progress bar shows on a terminal"},
+    {.name = "config-format", .value_name = "FORMAT", .help = "config.json is read", .choices = formats},
+    {.name = "tokenizer-mode", .value_name = "MODE", .help = "tokenizer.json is read", .choices = auto_only},
+    {.name = "runner", .value_name = "RUNNER", .help = "models generate", .choices = generate},
+    {.name = "task", .value_name = "TASK", .help = "models generate", .choices = generate},
+    {.name = "distributed-executor-backend", .value_name = "B", .help = "there is one process", .choices = local},
+    {.name = "quantization", .value_name = "Q", .help = "the checkpoint tells it", .choices = quantisations},
+    {.name = "uvicorn-log-level", .value_name = "LEVEL", .help = no_python},
+    {.name = "disable-uvicorn-access-log", .help = "requests are not logged"},
+    {.name = "disable-log-requests", .help = "requests are not logged"},
+    {.name = "disable-log-stats", .help = "no statistics are logged"},
+    {.name = "max-log-len", .value_name = "N", .help = "requests are not logged"},
+    {.name = "disable-fastapi-docs", .help = no_python},
+};
+
+/* An error, but for the values that ask for what quern does anyway. */
+static const qn_option refused[] = {
+    {.name = "model", .value_name = "DIR", .help = "the model's folder is the first argument: quern serve MODEL_DIR"},
+    {.name = "max-num-seqs", .value_name = "N", .help = later, .choices = one},
+    {.name = "tensor-parallel-size", .value_name = "N", .help = later, .choices = one},
+    {.name = "pipeline-parallel-size", .value_name = "N", .help = later, .choices = one},
+    {.name = "data-parallel-size", .value_name = "N", .help = later, .choices = one},
+    {.name = "data-parallel-rank", .value_name = "N", .help = later},
+    {.name = "data-parallel-size-local", .value_name = "N", .help = later, .choices = one},
+    {.name = "data-parallel-address", .value_name = "HOST", .help = later},
+    {.name = "data-parallel-rpc-port", .value_name = "N", .help = later},
+    {.name = "enable-expert-parallel", .help = later},
+    {.name = "enable-eplb", .help = later},
+    {.name = "enable-prefix-caching", .help = later},
+    {.name = "prefix-caching-hash-algo", .value_name = "ALGO", .help = later},
+    {.name = "kv-cache-dtype", .value_name = "TYPE", .help = later, .choices = bfloat16},
+    {.name = "kv-transfer-config", .value_name = "JSON", .help = later},
+    {.name = "kv-events-config", .value_name = "JSON", .help = later},
+    {.name = "cpu-offload-gb", .value_name = "N", .help = later, .choices = zero},
+    {.name = "swap-space", .value_name = "N", .help = later, .choices = zero},
+    {.name = "num-gpu-blocks-override", .value_name = "N", .help = later},
+    {.name = "long-prefill-token-threshold", .value_name = "N", .help = later, .choices = zero},
+    {.name = "long-prefill-share", .value_name = "F", .help = later},
+    {.name = "max-num-partial-prefills", .value_name = "N", .help = later, .choices = one},
+    {.name = "max-long-partial-prefills", .value_name = "N", .help = later, .choices = one},
+    {.name = "scheduling-policy", .value_name = "POLICY", .help = later, .choices = fcfs},
+    {.name = "reasoning-parser", .value_name = "NAME", .help = later},
+    {.name = "tool-call-parser", .value_name = "NAME", .help = later},
+    {.name = "enable-auto-tool-choice", .help = later},
+    {.name = "tool-parser-plugin", .value_name = "FILE", .help = no_python},
+    {.name = "tool-server", .value_name = "URL", .help = later},
+    {.name = "exclude-tools-when-tool-choice-none", .help = later},
+    {.name = "structured-outputs-config", .value_name = "JSON", .help = later},
+    {.name = "guided-decoding-backend", .value_name = "NAME", .help = later, .choices = auto_only},
+    {.name = "max-logprobs", .value_name = "N", .help = later},
+    {.name = "logprobs-mode", .value_name = "MODE", .help = later},
+    {.name = "api-key", .value_name = "KEY", .help = later},
+    {.name = "ssl-keyfile", .value_name = "FILE", .help = later},
+    {.name = "ssl-certfile", .value_name = "FILE", .help = later},
+    {.name = "ssl-ca-certs", .value_name = "FILE", .help = later},
+    {.name = "root-path", .value_name = "PATH", .help = later},
+    {.name = "allowed-origins", .value_name = "JSON", .help = later},
+    {.name = "allowed-methods", .value_name = "JSON", .help = later},
+    {.name = "allowed-headers", .value_name = "JSON", .help = later},
+    {.name = "allow-credentials", .help = later},
+    {.name = "enable-request-id-headers", .help = later},
+    {.name = "enable-force-include-usage", .help = later},
+    {.name = "enable-server-load-tracking", .help = later},
+    {.name = "enable-log-requests", .help = "what clients send is never logged"},
+    {.name = "enable-log-outputs", .help = "what clients get is never logged"},
+    {.name = "return-tokens-as-token-ids", .help = later},
+    {.name = "response-role", .value_name = "ROLE", .help = later},
+    {.name = "chat-template-content-format", .value_name = "FORMAT", .help = later, .choices = auto_only},
+    {.name = "enable-lora", .help = later},
+    {.name = "lora-modules", .value_name = "NAME=PATH", .help = later},
+    {.name = "middleware", .value_name = "NAME", .help = no_python},
+    {.name = "logits-processors", .value_name = "NAME", .help = no_python},
+    {.name = "generation-config", .value_name = "WHERE", .help = later, .choices = auto_only},
+    {.name = "hf-overrides", .value_name = "JSON", .help = later},
+    {.name = "tokenizer", .value_name = "DIR", .help = later},
+    {.name = "revision", .value_name = "R", .help = "models are folders: nothing is downloaded"},
+    {.name = "tokenizer-revision", .value_name = "R", .help = "models are folders: nothing is downloaded"},
+    {.name = "download-dir", .value_name = "DIR", .help = "models are folders: nothing is downloaded"},
+    {.name = "hf-token", .value_name = "TOKEN", .help = "models are folders: nothing is downloaded"},
+    {.name = "seed", .value_name = "N", .help = "each request has its own seed, told in its timings"},
+    {.name = "limit-mm-per-prompt", .value_name = "JSON", .help = "the models are text models"},
+    {.name = "additional-config", .value_name = "JSON", .help = later},
+    {.name = "config", .value_name = "FILE", .help = later},
+};
+
+static bool has_option(const qn_option_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->option_count; i++) {
+        if (strcmp(table->options[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_class(qn_option_table *table, const qn_option *options, size_t count, qn_option_kind kind)
+{
+    for (size_t i = 0; i < count; i++) {
+        qn_option option = options[i];
+        option.kind = kind;
+        if (!has_option(table, option.name)) {
+            qn_options_add(table, &option, 1);
+        }
+    }
+}
+
+void qn_vllm_options_add(qn_option_table *table)
+{
+    add_class(table, notices, sizeof notices / sizeof notices[0], QN_OPTION_NOTICE);
+    add_class(table, refused, sizeof refused / sizeof refused[0], QN_OPTION_REFUSED);
+}
+
+void qn_vllm_environment_notice(void)
+{
+    static const char *const prefixes[] = {"VLLM_", "GLM_", "PT_HPU_"};
+    for (char **at = environ; at != NULL && *at != NULL; at++) {
+        for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+            if (strncmp(*at, prefixes[i], strlen(prefixes[i])) == 0) {
+                qn_log("%.*s: this environment variable has no effect: docs/cli.md tells what stands for it",
+                       (int)strcspn(*at, "="), *at);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "cli/vllm_options.h"
+
+static char log_lines[4096];
+
+static void keep_line(void *context, const char *line)
+{
+    (void)context;
+    size_t used = strlen(log_lines);
+    snprintf(log_lines + used, sizeof log_lines - used, "%s\n", line);
+}
+
+static qn_option_table make_table(void)
+{
+    return (qn_option_table){.command = "try", .arguments = "DIR", .summary = "tries", .max_arguments = 1};
+}
+
+static void test_each_is_named_once_and_says_why(void **state)
+{
+    (void)state;
+    qn_option_table table = make_table();
+    qn_vllm_options_add(&table);
+    assert_true(table.option_count > 80);
+    for (size_t i = 0; i < table.option_count; i++) {
+        const qn_option *option = &table.options[i];
+        assert_true(option->kind == QN_OPTION_NOTICE || option->kind == QN_OPTION_REFUSED);
+        assert_true(strlen(option->help) > 0);
+        assert_true(option->choices == NULL || option->value_name != NULL);
+    }
+}
+
+static void test_honoured_options_come_first(void **state)
+{
+    (void)state;
+    qn_option_table table = make_table();
+    const char *key = NULL;
+    const qn_option honoured = {
+        .name = "api-key", .kind = QN_OPTION_STRING, .value = &key, .value_name = "KEY", .help = "key"};
+    qn_options_add(&table, &honoured, 1);
+    qn_vllm_options_add(&table);
+    char name[] = "try", flag[] = "--api-key=x";
+    char *argv[] = {name, flag, NULL};
+    qn_error err;
+    assert_int_equal(qn_options_parse(&table, 2, argv, &err), QN_OK);
+    assert_string_equal(key, "x");
+}
+
+static void test_environment_is_told(void **state)
+{
+    (void)state;
+    log_lines[0] = '\0';
+    setenv("VLLM_SKIP_WARMUP", "secret", 1);
+    setenv("GLM_MXK", "1", 1);
+    setenv("PT_HPU_LAZY_MODE", "1", 1);
+    setenv("QUERN_SOMETHING", "1", 1);
+    qn_vllm_environment_notice();
+    assert_non_null(strstr(log_lines, "quern: VLLM_SKIP_WARMUP: "));
+    assert_non_null(strstr(log_lines, "quern: GLM_MXK: "));
+    assert_non_null(strstr(log_lines, "quern: PT_HPU_LAZY_MODE: "));
+    assert_null(strstr(log_lines, "QUERN_SOMETHING"));
+    assert_null(strstr(log_lines, "secret"));
+}
+
+int main(void)
+{
+    qn_log_set_sink(keep_line, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_is_named_once_and_says_why),
+        cmocka_unit_test(test_honoured_options_come_first),
+        cmocka_unit_test(test_environment_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
