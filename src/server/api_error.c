@@ -10,6 +10,8 @@ qn_api_error qn_api_error_of(const qn_error *err)
         return (qn_api_error){.status = 400};
     case QN_RESOURCE:
         return (qn_api_error){.status = 503, .code = "overloaded"};
+    case QN_CANCELLED:
+        return (qn_api_error){.status = 503, .code = "stopping"};
     default:
         return (qn_api_error){.status = 500, .code = "internal_error"};
     }

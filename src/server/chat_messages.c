@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "base/json_wide.h"
 
 static const char field_name[] = "messages";
 
@@ -174,8 +175,8 @@ static qn_status parse_arguments(const place *at, size_t call, const json_t *arg
     }
     json_t *value = NULL;
     qn_error inner;
-    qn_status status = qn_json_parse(json_string_value(arguments), json_string_length(arguments), "function.arguments",
-                                     &value, &inner);
+    qn_status status = qn_json_parse_wide(json_string_value(arguments), json_string_length(arguments),
+                                          "function.arguments", &value, &inner);
     if (status == QN_RESOURCE) {
         *err = inner;
         return status;

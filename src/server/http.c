@@ -506,8 +506,12 @@ qn_status qn_http_start(const qn_http_options *options, qn_http_socket *socket, 
 
 void qn_http_drain(qn_http *http)
 {
+    if (is_draining(http)) {
+        return;
+    }
     MHD_socket fd = MHD_quiesce_daemon(http->daemon);
     if (fd >= 0) {
+        shutdown(fd, SHUT_RDWR); /* closing alone would let it listen while a thread still polls it */
         close(fd);
     }
     pthread_mutex_lock(&http->mutex);

@@ -81,7 +81,7 @@ typedef struct qn_http_options {
 /* Listens and serves until qn_http_stop. Takes the socket. */
 qn_status qn_http_start(const qn_http_options *options, qn_http_socket *socket, qn_http **out, qn_error *err);
 
-/* Takes no new connections; answers close theirs. */
+/* Takes no new connections; answers close theirs. Again does nothing. Not from two threads at once. */
 void qn_http_drain(qn_http *http);
 
 /* Readable once qn_http_drain was called and no request is being answered any more. */

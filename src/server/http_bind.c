@@ -9,6 +9,9 @@
 
 #include "server/http.h"
 
+/* What the kernel may hold for a client that does not read: its own limit would be megabytes for each. */
+enum { SEND_BUFFER_BYTES = 256 << 10 };
+
 static void name_socket(const char *host, int fd, qn_http_socket *out)
 {
     struct sockaddr_storage address;
@@ -28,8 +31,9 @@ static int bind_address(const struct addrinfo *address)
     if (fd < 0) {
         return -1;
     }
-    int yes = 1;
+    const int yes = 1, send_bytes = SEND_BUFFER_BYTES; /* connections inherit it */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     if (bind(fd, address->ai_addr, address->ai_addrlen) == 0) {
         return fd;
     }

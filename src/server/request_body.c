@@ -3,6 +3,7 @@
 #include <stdbool.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 
 /* An upper bound of the values: each stands behind one of [ { , : or is the document. */
 static size_t count_values(const char *text, size_t bytes)
@@ -35,7 +36,7 @@ qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn
         return qn_fail(err, QN_USAGE, "body: more than %d JSON values: send a smaller request", QN_BODY_MAX_VALUES);
     }
     json_t *value = NULL;
-    qn_status status = qn_json_parse(body, bytes, "body", &value, err);
+    qn_status status = qn_json_parse_wide(body, bytes, "body", &value, err);
     if (status == QN_BAD_INPUT) {
         err->status = QN_USAGE;
         return QN_USAGE;

@@ -12,7 +12,8 @@
 
 enum { QN_BODY_MAX_VALUES = 1000000 };
 
-/* The body must be one JSON object; the caller owns it. Every failure but QN_RESOURCE is QN_USAGE. */
+/* The body must be one JSON object; the caller owns it. Integers beyond 64 bits are kept (base/json_wide.h), since tool
+ * arguments are only shown. Every failure but QN_RESOURCE is QN_USAGE. */
 qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn_error *err);
 
 #endif
