@@ -181,8 +181,7 @@ qn_status qn_json_cursor_string(qn_json_cursor *c, qn_json_slice *out, qn_buffer
 
 qn_status qn_json_cursor_integer(qn_json_cursor *c, int64_t *out)
 {
-    bool negative = take(c, '-');
-    skip_space(c);
+    bool negative = take(c, '-'); /* which skips white space before it, or before the digits */
     size_t start = c->at;
     int64_t value = 0;
     while (c->at < c->bytes && c->text[c->at] >= '0' && c->text[c->at] <= '9' && c->at - start < 18)
