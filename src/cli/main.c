@@ -15,6 +15,7 @@
 /* In the order of `quern --help`, up to a NULL. */
 static const qn_command *const commands[] = {
     &qn_run_command,
+    &qn_serve_command,
     &qn_inspect_command,
     &qn_eval_command,
     &qn_text_command,

@@ -1,0 +1,243 @@
+/* `quern serve`: options, the model, the server, and signals. The port is taken before the model is loaded, so that one
+ * in use is told at once and not after minutes of reading.
+ *
+ * SIGTERM and SIGINT are blocked in every thread and read from a descriptor: the first drains, the second stops. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "cli/command.h"
+#include "cli/engine_options.h"
+#include "cli/options.h"
+#include "cli/vllm_options.h"
+#include "server/openai_chat.h"
+#include "server/server.h"
+
+enum { DEFAULT_PORT = 8000, DEFAULT_QUEUE = 64, MAX_QUEUE = 4096, DEFAULT_PATIENCE_S = 60 };
+
+typedef struct serve_options {
+    const char *host;
+    int64_t port, max_queue, http_timeout;
+    qn_string_list served_model_name;
+    bool prompt_details;
+    qn_engine_flags engine;
+} serve_options;
+
+static void add_options(qn_option_table *table, serve_options *o)
+{
+    *o = (serve_options){
+        .host = "127.0.0.1", .port = DEFAULT_PORT, .max_queue = DEFAULT_QUEUE, .http_timeout = DEFAULT_PATIENCE_S};
+    const qn_option options[] = {
+        {.name = "host",
+         .kind = QN_OPTION_STRING,
+         .value = &o->host,
+         .value_name = "HOST",
+         .help = "address to listen on; 0.0.0.0 for all (default: 127.0.0.1)"},
+        {.name = "port",
+         .kind = QN_OPTION_INTEGER,
+         .value = &o->port,
+         .value_name = "PORT",
+         .help = "port to listen on; 0 takes a free one (default: 8000)",
+         .min = 0,
+         .max = 65535},
+        {.name = "served-model-name",
+         .kind = QN_OPTION_LIST,
+         .value = &o->served_model_name,
+         .value_name = "NAME",
+         .help = "names that requests may use, the first is told (default: the folder's name)"},
+        {.name = "max-queue",
+         .kind = QN_OPTION_INTEGER,
+         .value = &o->max_queue,
+         .value_name = "N",
+         .help = "requests that may wait while one runs; more are answered 503 (default: 64)",
+         .min = 0,
+         .max = MAX_QUEUE},
+        {.name = "http-timeout",
+         .kind = QN_OPTION_INTEGER,
+         .value = &o->http_timeout,
+         .value_name = "SECONDS",
+         .help = "time a client has to send a request, and to take each piece of an answer (default: 60)",
+         .min = 1,
+         .max = 3600},
+        {.name = "enable-prompt-tokens-details",
+         .kind = QN_OPTION_FLAG,
+         .value = &o->prompt_details,
+         .help = "usage tells prompt_tokens_details (default: off)"},
+    };
+    qn_options_add(table, options, sizeof options / sizeof options[0]);
+    qn_engine_flags_add(&o->engine, table, true);
+    qn_vllm_options_add(table);
+}
+
+/* The folder's own name: the last part of its path, "." resolved. To be released with qn_free. */
+static char *folder_name(const char *dir)
+{
+    char *real = realpath(dir, NULL);
+    const char *path = real != NULL ? real : dir;
+    const char *slash = strrchr(path, '/');
+    char *name = qn_strdup(slash != NULL && slash[1] != '\0' ? slash + 1 : path);
+    free(real); /* realpath's own */
+    return name;
+}
+
+static qn_status check_names(const qn_string_list *names, qn_error *err)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        size_t bytes = strlen(names->items[i]);
+        if (bytes == 0 || bytes > 200 || !qn_utf8_valid(names->items[i], bytes)) {
+            return qn_fail_field(err, QN_USAGE, "served-model-name",
+                                 "--served-model-name: '%s': give 1 to 200 bytes of UTF-8", names->items[i]);
+        }
+    }
+    return QN_OK;
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0) {
+        return -1;
+    }
+    return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+/* Waits for a signal; with idle_fd, also for that. True: a signal. */
+static bool wait_signal(int signals, int idle_fd)
+{
+    struct pollfd fds[2] = {{.fd = signals, .events = POLLIN}, {.fd = idle_fd, .events = POLLIN}};
+    while (poll(fds, idle_fd >= 0 ? 2 : 1, -1) < 0 && errno == EINTR) {
+    }
+    struct signalfd_siginfo info;
+    return fds[0].revents != 0 && read(signals, &info, sizeof info) == (ssize_t)sizeof info;
+}
+
+/* Until a signal; then drains, until idle or another signal. */
+static qn_status serve_until_stopped(qn_server *server, int signals, qn_error *err)
+{
+    wait_signal(signals, -1);
+    qn_log("stopping: finishing the requests there are; a second signal cuts them off");
+    qn_server_drain(server);
+    if (wait_signal(signals, qn_server_idle_fd(server))) {
+        return qn_fail(err, QN_FAILED, "stopped: by a second signal: requests may have been cut off");
+    }
+    return QN_OK;
+}
+
+static qn_status serve_engine(const serve_options *o, const qn_string_list *names, qn_engine *engine,
+                              qn_http_socket *socket, int signals, qn_error *err)
+{
+    const qn_server_options options = {
+        .model_names = names->items,
+        .model_name_count = names->count,
+        .template_kwargs = o->engine.default_chat_template_kwargs,
+        .max_queue = (size_t)o->max_queue,
+        .patience_s = (unsigned)o->http_timeout,
+        .prompt_details = o->prompt_details,
+    };
+    qn_server *server = NULL;
+    qn_http_socket kept = *socket; /* its name, for the line below */
+    qn_status status = qn_server_start(&options, engine, socket, &server, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    qn_log("serving on http://%s:%u", kept.host, kept.port);
+    status = serve_until_stopped(server, signals, err);
+    qn_server_stop(server);
+    return status;
+}
+
+static qn_status serve(const serve_options *o, const qn_engine_options *engine_options, const qn_string_list *names,
+                       int signals, qn_error *err)
+{
+    qn_http_socket socket;
+    qn_status status = qn_http_bind(o->host, (uint16_t)o->port, &socket, err);
+    qn_engine *engine = NULL;
+    if (status == QN_OK) {
+        status = qn_engine_open(engine_options, &engine, err);
+    }
+    if (status == QN_OK) {
+        status = serve_engine(o, names, engine, &socket, signals, err);
+    }
+    qn_engine_close(engine);
+    qn_http_socket_close(&socket);
+    return status;
+}
+
+/* What can be checked before anything is opened. */
+static qn_status check_options(serve_options *o, const qn_option_table *table, qn_engine_options *engine_options,
+                               qn_error *err)
+{
+    qn_status status = check_names(&o->served_model_name, err);
+    if (status == QN_OK) {
+        status = qn_chat_kwargs_check(o->engine.default_chat_template_kwargs, "--default-chat-template-kwargs", err);
+    }
+    if (status == QN_OK) {
+        status = qn_engine_flags_options(&o->engine, table, engine_options, err);
+    }
+    return status;
+}
+
+static qn_status serve_folder(serve_options *o, const qn_option_table *table, qn_error *err)
+{
+    qn_engine_options engine_options;
+    qn_status status = check_options(o, table, &engine_options, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    qn_vllm_environment_notice();
+    int signals = open_signals();
+    if (signals < 0) {
+        return qn_fail(err, QN_RESOURCE, "signals: %s: raise the limit on open files", strerror(errno));
+    }
+    char *name = folder_name(engine_options.model_dir);
+    if (name == NULL) {
+        close(signals);
+        return qn_fail_memory(err, "model name", strlen(engine_options.model_dir));
+    }
+    qn_string_list names = o->served_model_name;
+    if (names.count == 0) {
+        names.items[names.count++] = name;
+        status = check_names(&names, err);
+    }
+    if (status == QN_OK) {
+        status = serve(o, &engine_options, &names, signals, err);
+    }
+    qn_free(name);
+    close(signals);
+    return status;
+}
+
+static int run_serve(int argc, char **argv)
+{
+    serve_options o;
+    qn_option_table table = {
+        .command = "serve",
+        .arguments = "MODEL_DIR",
+        .summary = "Answers OpenAI's chat API over HTTP with the model in MODEL_DIR. Flags of vLLM keep their names.",
+        .min_arguments = 1,
+        .max_arguments = 1,
+    };
+    qn_error err;
+    add_options(&table, &o);
+    qn_status status = qn_options_parse(&table, argc, argv, &err);
+    if (status == QN_OK && !table.help_shown) {
+        status = serve_folder(&o, &table, &err);
+    }
+    qn_engine_flags_free(&o.engine);
+    return status != QN_OK ? qn_command_fail(&err) : QN_OK;
+}
+
+const qn_command qn_serve_command = {.name = "serve",
+                                     .summary = "answer OpenAI's chat API over HTTP",
+                                     .run = run_serve};

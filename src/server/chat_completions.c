@@ -1,0 +1,302 @@
+/* POST /v1/chat/completions: from a request to a job, and from the job's news to one body or to chunks.
+ *
+ * The handler parses, renders and encodes on its connection's thread, so that the engine's thread only computes. Then
+ * it waits for news and for the client at once: a client that hangs up, waiting or reading, cancels its job. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "server/openai_chat.h"
+#include "server/openai_response.h"
+#include "server/server_internal.h"
+#include "server/sse.h"
+
+enum {
+    LARGE_BODY_BYTES = 1 << 20,
+    KEEP_ALIVE_MS = 10000, /* between comments in a silent stream */
+    RANDOM_SEED_BITS = 53  /* a drawn seed is told in JSON, where clients read numbers as doubles */
+};
+
+/* An answer in the making. */
+typedef struct answer {
+    qn_server *server;
+    qn_chat_head head;
+    qn_job *job;
+    qn_job_news news;
+    int64_t seed;
+    qn_buffer scratch; /* one chunk's JSON */
+    bool role_sent, over;
+} answer;
+
+static void free_answer(void *state)
+{
+    answer *a = state;
+    if (a != NULL) {
+        qn_job_release(a->job);
+        qn_job_news_free(&a->news);
+        qn_buffer_free(&a->scratch);
+        qn_free(a);
+    }
+}
+
+static qn_chat_timings timings_of(const answer *a, const qn_job_end *end)
+{
+    return (qn_chat_timings){
+        .queue_us = end->queue_us,
+        .prefill_us = end->prefill_us,
+        .decode_us = end->decode_us,
+        .prompt_tokens = end->prompt_tokens,
+        .completion_tokens = end->completion_tokens,
+        .reasoning_tokens = end->reasoning_tokens,
+        .drafts = end->drafts,
+        .drafts_accepted = end->drafts_accepted,
+        .seed = a->seed,
+    };
+}
+
+/* ---- from a request to a job ---- */
+
+static qn_status context_exceeded(const char *field, size_t prompt, size_t answer_tokens, size_t limit, qn_error *err)
+{
+    if (answer_tokens == 0) {
+        return qn_fail_field(err, QN_USAGE, field,
+                             "%s: the prompt has %zu tokens, this model's context %zu: shorten the conversation", field,
+                             prompt, limit);
+    }
+    return qn_fail_field(err, QN_USAGE, field,
+                         "%s: %zu with a prompt of %zu tokens is beyond this model's context of %zu: ask for less",
+                         field, answer_tokens, prompt, limit);
+}
+
+/* The prompt leaves room for one token at least, and for max_tokens where that was said. */
+static qn_status check_context(const qn_server *server, const qn_chat_request *chat, size_t prompt, qn_error *err)
+{
+    size_t limit = qn_engine_max_model_len(server->engine);
+    if (prompt >= limit) {
+        return context_exceeded("messages", prompt, 0, limit, err);
+    }
+    if (chat->max_tokens > limit - prompt) {
+        return context_exceeded(chat->max_tokens_field, prompt, chat->max_tokens, limit, err);
+    }
+    return QN_OK;
+}
+
+static qn_status submit(answer *a, const qn_chat_request *chat, const qn_tokens *prompt, qn_error *err)
+{
+    qn_engine *engine = a->server->engine;
+    qn_request request = {
+        .prompt_ids = prompt->ids,
+        .prompt_count = prompt->count,
+        .sampling = chat->sampling,
+        .max_tokens = chat->max_tokens,
+        .stop = chat->stop,
+        .stop_count = chat->stop_count,
+        .ignore_eos = chat->ignore_eos,
+        .in_reasoning = qn_engine_opens_reasoning(engine, prompt->ids, prompt->count),
+    };
+    if (!chat->seed_given) {
+        request.sampling.seed = qn_random_seed() >> (64 - RANDOM_SEED_BITS);
+    }
+    a->seed = (int64_t)request.sampling.seed;
+    return qn_worker_submit(a->server->worker, &request, &a->job, err);
+}
+
+/* Fills the reply on failure. */
+static qn_status start(answer *a, const qn_chat_request *chat, qn_http_reply *reply)
+{
+    qn_server *server = a->server;
+    qn_error err;
+    if (chat->model != NULL && !qn_server_has_model(server, chat->model)) {
+        qn_fail_field(&err, QN_USAGE, "model", "model: %.200s is not served here: GET /v1/models tells what is",
+                      chat->model);
+        qn_reply_api_error(reply, (qn_api_error){.status = 404, .code = "model_not_found"}, &err);
+        return QN_USAGE;
+    }
+    qn_tokens prompt = {0};
+    qn_status status = qn_engine_chat_prompt(server->engine, chat->messages, NULL, chat->kwargs, &prompt, &err);
+    if (status != QN_OK) {
+        snprintf(err.field, sizeof err.field, "%s", err.field[0] != '\0' ? err.field : "messages");
+        qn_reply_error(reply, &err);
+    } else if ((status = check_context(server, chat, prompt.count, &err)) != QN_OK) {
+        qn_reply_api_error(reply, (qn_api_error){.status = 400, .code = "context_length_exceeded"}, &err);
+    } else if ((status = submit(a, chat, &prompt, &err)) != QN_OK) {
+        qn_reply_error(reply, &err);
+    }
+    qn_tokens_free(&prompt);
+    return status;
+}
+
+/* Parses the body and submits the job; the body's tree lives in here only. */
+static qn_status prepare(answer *a, const qn_http_request *request, bool *stream, qn_http_reply *reply)
+{
+    qn_server *server = a->server;
+    const qn_chat_defaults defaults = {.sampling = qn_engine_default_sampling(server->engine),
+                                       .kwargs = server->options.template_kwargs};
+    qn_chat_request chat;
+    qn_error err;
+    qn_status status = qn_chat_request_parse(request->body, request->body_bytes, &defaults, &chat, &err);
+    if (status != QN_OK) {
+        qn_reply_error(reply, &err);
+        return status;
+    }
+    qn_server_report_fields(server, "", &chat.unknown);
+    qn_server_report_fields(server, "messages[].", &chat.unknown_message);
+    qn_server_report_unread(server, chat.kwargs);
+    *stream = chat.stream;
+    a->head.include_usage = chat.include_usage;
+    status = start(a, &chat, reply);
+    qn_chat_request_free(&chat);
+    return status;
+}
+
+/* ---- a stream ---- */
+
+/* Frames what is in scratch as one event. */
+static void send_chunk(answer *a, qn_buffer *out)
+{
+    qn_sse_data(out, qn_buffer_string(&a->scratch), a->scratch.size);
+    out->failed = out->failed || a->scratch.failed;
+    qn_buffer_clear(&a->scratch);
+}
+
+static void send_texts(answer *a, qn_buffer *out)
+{
+    qn_output output;
+    while (qn_job_news_next(&a->news, &output)) {
+        qn_chat_write_text_chunk(&a->scratch, &a->head, output.channel, output.text, output.bytes);
+        send_chunk(a, out);
+    }
+}
+
+static void send_end(answer *a, const qn_job_end *end, qn_buffer *out)
+{
+    if (end->status != QN_OK) { /* too late for a status line */
+        qn_api_error error = qn_api_error_of(&end->err);
+        if (error.status == 500) {
+            qn_log_error(&end->err);
+        }
+        qn_api_error_write(&error, &end->err, &a->scratch);
+        send_chunk(a, out);
+    } else {
+        qn_chat_timings timings = timings_of(a, end);
+        qn_chat_write_finish_chunk(&a->scratch, &a->head, end->finish, end->stop_matched, &timings);
+        send_chunk(a, out);
+        if (a->head.include_usage) {
+            qn_chat_write_usage_chunk(&a->scratch, &a->head, &timings);
+            send_chunk(a, out);
+        }
+    }
+    qn_sse_data(out, "[DONE]", strlen("[DONE]"));
+    a->over = true;
+}
+
+/* The role goes out at once, so that a client sees the stream begin while its request waits. */
+static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
+{
+    answer *a = state;
+    if (!a->role_sent) {
+        a->role_sent = true;
+        qn_chat_write_role_chunk(&a->scratch, &a->head);
+        send_chunk(a, out);
+        return true;
+    }
+    while (out->size == 0 && !a->over) {
+        switch (qn_http_wait(exchange, qn_job_fd(a->job), KEEP_ALIVE_MS)) {
+        case QN_HTTP_GONE:
+            return false;
+        case QN_HTTP_TIMEOUT:
+            qn_sse_comment(out, "working");
+            return true;
+        case QN_HTTP_NEWS:
+            qn_job_take(a->job, &a->news);
+            send_texts(a, out);
+            if (a->news.end != NULL) {
+                send_end(a, a->news.end, out);
+            }
+            break;
+        }
+    }
+    return !a->over;
+}
+
+/* ---- one body ---- */
+
+/* Collects the whole answer. False: the client hung up, and nobody will read a reply. */
+static bool collect(answer *a, qn_http_exchange *exchange, qn_buffer *content, qn_buffer *reasoning)
+{
+    while (a->news.end == NULL) {
+        qn_http_event event = qn_http_wait(exchange, qn_job_fd(a->job), -1);
+        if (event == QN_HTTP_GONE) {
+            return false;
+        }
+        if (event != QN_HTTP_NEWS) {
+            continue;
+        }
+        qn_job_take(a->job, &a->news);
+        qn_output output;
+        while (qn_job_news_next(&a->news, &output)) {
+            qn_buffer_append(output.channel == QN_CHANNEL_REASONING ? reasoning : content, output.text, output.bytes);
+        }
+    }
+    return true;
+}
+
+static void reply_whole(answer *a, qn_http_exchange *exchange, qn_http_reply *reply)
+{
+    qn_buffer content = {0}, reasoning = {0};
+    bool complete = collect(a, exchange, &content, &reasoning);
+    const qn_job_end *end = a->news.end;
+    qn_error err;
+    if (!complete) {
+        qn_fail(&err, QN_CANCELLED, "request: the client hung up: nothing to do");
+        qn_reply_api_error(reply, (qn_api_error){.status = 499}, &err);
+    } else if (end->status != QN_OK) {
+        qn_reply_error(reply, &end->err);
+    } else if (content.failed || reasoning.failed) {
+        qn_fail_memory(&err, "answer", content.size + reasoning.size);
+        qn_reply_error(reply, &err);
+    } else {
+        qn_chat_timings timings = timings_of(a, end);
+        reply->status = 200;
+        reply->content_type = "application/json";
+        qn_chat_write_answer(&reply->body, &a->head, &content, &reasoning, end->finish, end->stop_matched, &timings);
+    }
+    qn_buffer_free(&content);
+    qn_buffer_free(&reasoning);
+}
+
+void qn_handle_chat_completions(void *context, const qn_http_request *request, qn_http_reply *reply)
+{
+    qn_server *server = context;
+    answer *a = qn_alloc_zero(1, sizeof *a);
+    if (a == NULL) {
+        qn_error err;
+        qn_fail_memory(&err, "request", sizeof *a);
+        qn_reply_error(reply, &err);
+        return;
+    }
+    a->server = server;
+    a->head.model = server->options.model_names[0];
+    a->head.prompt_details = server->options.prompt_details;
+    qn_chat_head_start(&a->head);
+    bool large = request->body_bytes > LARGE_BODY_BYTES, stream = false;
+    if (large) {
+        pthread_mutex_lock(&server->large_body);
+    }
+    qn_status status = prepare(a, request, &stream, reply);
+    if (large) {
+        pthread_mutex_unlock(&server->large_body);
+    }
+    if (status == QN_OK && stream) {
+        reply->status = 200;
+        reply->content_type = "text/event-stream; charset=utf-8";
+        reply->stream = (qn_http_stream){.state = a, .pull = pull, .close = free_answer};
+        return;
+    }
+    if (status == QN_OK) {
+        reply_whole(a, request->exchange, reply);
+    }
+    free_answer(a);
+}

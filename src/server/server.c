@@ -1,0 +1,194 @@
+#include "server/server.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "server/server_internal.h"
+
+enum {
+    CONNECTIONS_BESIDE_QUEUE = 256, /* idle ones, and requests that need no engine */
+    MAX_BODY_BYTES = 64 << 20,      /* a million tokens of text, escaped */
+    MAX_ALL_BODY_BYTES = 256 << 20,
+    REPORTED_BYTES = 96,  /* of a field's name in the log */
+    LAST_WORDS_MS = 1000, /* for the ends of requests that a stop cuts off */
+};
+
+static const qn_http_route routes[] = {
+    {.method = "POST", .path = "/v1/chat/completions", .handle = qn_handle_chat_completions},
+    {.method = "GET", .path = "/v1/models", .handle = qn_handle_models},
+    {.method = "GET", .path = "/v1/models/", .prefix = true, .handle = qn_handle_model},
+    {.method = "GET", .path = "/health", .handle = qn_handle_health},
+    {.method = "GET", .path = "/version", .handle = qn_handle_version},
+};
+
+bool qn_server_draining(qn_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    bool draining = server->draining;
+    pthread_mutex_unlock(&server->mutex);
+    return draining;
+}
+
+bool qn_server_has_model(const qn_server *server, const char *name)
+{
+    for (size_t i = 0; i < server->options.model_name_count; i++) {
+        if (strcmp(server->options.model_names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With the mutex held. A name that can't be kept counts as reported, so that the log stays bounded. */
+static bool first_report(qn_server *server, const char *name)
+{
+    for (size_t i = 0; i < server->reported_count; i++) {
+        if (strcmp(server->reported[i], name) == 0) {
+            return false;
+        }
+    }
+    if (server->reported_count == QN_SERVER_REPORTED_MAX) {
+        return false;
+    }
+    char *kept = qn_strdup(name);
+    if (kept == NULL) {
+        return false;
+    }
+    server->reported[server->reported_count++] = kept;
+    return true;
+}
+
+static void report_once(qn_server *server, const char *prefix, const char *name, const char *reason)
+{
+    char field[REPORTED_BYTES];
+    snprintf(field, sizeof field, "%s%s", prefix, name);
+    pthread_mutex_lock(&server->mutex);
+    bool first = first_report(server, field);
+    bool last = server->reported_count == QN_SERVER_REPORTED_MAX;
+    pthread_mutex_unlock(&server->mutex);
+    if (first) {
+        qn_log("request: %s: %s: it has no effect%s", field, reason,
+               last ? " (no more of these lines will follow)" : "");
+    }
+}
+
+void qn_server_report_fields(qn_server *server, const char *prefix, const qn_unknown_fields *fields)
+{
+    for (size_t i = 0; i < fields->count; i++) {
+        report_once(server, prefix, fields->names[i], "unknown field");
+    }
+}
+
+void qn_server_report_unread(qn_server *server, const json_t *template_kwargs)
+{
+    const qn_chat *chat = qn_engine_chat(server->engine);
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)template_kwargs, name, value)
+    {
+        if (!qn_chat_reads(chat, name)) {
+            report_once(server, "chat_template_kwargs.", name, "the chat template never reads it");
+        }
+    }
+}
+
+void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error *err)
+{
+    reply->status = error.status;
+    reply->content_type = "application/json";
+    reply->retry_after_s = error.status == 503 || error.status == 429 ? QN_SERVER_RETRY_AFTER_S : 0;
+    qn_buffer_clear(&reply->body);
+    qn_api_error_write(&error, err, &reply->body);
+}
+
+void qn_reply_error(qn_http_reply *reply, const qn_error *err)
+{
+    qn_api_error error = qn_api_error_of(err);
+    if (error.status == 500) {
+        qn_log_error(err);
+    }
+    qn_reply_api_error(reply, error, err);
+}
+
+static void write_http_error(unsigned status, const char *message, qn_buffer *out)
+{
+    qn_error err;
+    qn_fail(&err, QN_USAGE, "%s", message);
+    qn_api_error_write(&(qn_api_error){.status = status, .code = status == 404 ? "not_found" : NULL}, &err, out);
+}
+
+static void free_server(qn_server *server)
+{
+    qn_worker_free(server->worker);
+    for (size_t i = 0; i < server->reported_count; i++) {
+        qn_free(server->reported[i]);
+    }
+    pthread_mutex_destroy(&server->large_body);
+    pthread_mutex_destroy(&server->mutex);
+    qn_free(server);
+}
+
+qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, qn_http_socket *socket, qn_server **out,
+                          qn_error *err)
+{
+    qn_server *server = qn_alloc_zero(1, sizeof *server);
+    if (server == NULL) {
+        return qn_fail_memory(err, "server", sizeof *server);
+    }
+    server->options = *options;
+    server->engine = engine;
+    server->started_s = qn_unix_seconds();
+    pthread_mutex_init(&server->mutex, NULL);
+    pthread_mutex_init(&server->large_body, NULL);
+    const qn_http_options http = {
+        .routes = routes,
+        .route_count = sizeof routes / sizeof routes[0],
+        .context = server,
+        .write_error = write_http_error,
+        .max_connections = options->max_queue + CONNECTIONS_BESIDE_QUEUE,
+        .max_body_bytes = MAX_BODY_BYTES,
+        .max_all_body_bytes = MAX_ALL_BODY_BYTES,
+        .patience_s = options->patience_s,
+    };
+    qn_status status = qn_worker_new(engine, options->max_queue, &server->worker, err);
+    if (status == QN_OK) {
+        status = qn_http_start(&http, socket, &server->http, err);
+    }
+    if (status != QN_OK) {
+        free_server(server);
+        return status;
+    }
+    *out = server;
+    return QN_OK;
+}
+
+void qn_server_drain(qn_server *server)
+{
+    pthread_mutex_lock(&server->mutex);
+    server->draining = true;
+    pthread_mutex_unlock(&server->mutex);
+    qn_worker_close(server->worker);
+    qn_http_drain(server->http);
+}
+
+int qn_server_idle_fd(const qn_server *server)
+{
+    return qn_http_idle_fd(server->http);
+}
+
+void qn_server_stop(qn_server *server)
+{
+    if (server == NULL) {
+        return;
+    }
+    qn_server_drain(server);
+    qn_worker_stop(server->worker); /* handlers get their jobs' ends, and tell them their clients */
+    struct pollfd idle = {.fd = qn_http_idle_fd(server->http), .events = POLLIN};
+    poll(&idle, 1, LAST_WORDS_MS);
+    qn_http_stop(server->http);
+    free_server(server);
+}

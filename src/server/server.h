@@ -1,0 +1,41 @@
+/* The HTTP server of one engine: OpenAI's chat completions, models, health and version.
+ *
+ * Threads: one a connection (http.h), which parses, renders the prompt, and passes text on; the engine thread
+ * (worker.h), which computes one request at a time in order of arrival; the watch (http_watch.h). What a client sends
+ * and gets is never logged. */
+#ifndef QN_SERVER_SERVER_H
+#define QN_SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "server/http.h"
+
+typedef struct qn_server qn_server;
+
+typedef struct qn_server_options {
+    const char *const *model_names; /* the first is told to clients, each is accepted; UTF-8; live as long as the server
+                                     */
+    size_t model_name_count;
+    const json_t *template_kwargs; /* --default-chat-template-kwargs; NULL: none. Lives as long as the server */
+    size_t max_queue;              /* requests that wait while one runs */
+    unsigned patience_s;           /* for slow clients: http_watch.h */
+    bool prompt_details;           /* --enable-prompt-tokens-details */
+} qn_server_options;
+
+/* Serves from now on. Takes the socket (qn_http_bind). The engine must outlive the server. */
+qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, qn_http_socket *socket, qn_server **out,
+                          qn_error *err);
+
+/* Takes no new connections and refuses new requests; those that were taken are finished. */
+void qn_server_drain(qn_server *server);
+
+/* Readable once a draining server has finished them all. */
+int qn_server_idle_fd(const qn_server *server);
+
+/* Ends what still runs, within a step, and frees. NULL is fine. */
+void qn_server_stop(qn_server *server);
+
+#endif

@@ -1,0 +1,48 @@
+/* What the endpoints of one server share. */
+#ifndef QN_SERVER_SERVER_INTERNAL_H
+#define QN_SERVER_SERVER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "server/api_error.h"
+#include "server/request_fields.h"
+#include "server/server.h"
+#include "server/worker.h"
+
+enum { QN_SERVER_REPORTED_MAX = 64, QN_SERVER_RETRY_AFTER_S = 1 };
+
+struct qn_server {
+    qn_server_options options;
+    qn_engine *engine;
+    qn_worker *worker;
+    qn_http *http;
+    int64_t started_s;
+    pthread_mutex_t mutex; /* of what follows */
+    bool draining;
+    char *reported[QN_SERVER_REPORTED_MAX]; /* fields that were reported once */
+    size_t reported_count;
+    pthread_mutex_t large_body; /* held while a large body is a tree in memory: one at a time bounds what they take */
+};
+
+bool qn_server_draining(qn_server *server);
+bool qn_server_has_model(const qn_server *server, const char *name);
+
+/* A log line for each field that had none before, up to QN_SERVER_REPORTED_MAX different ones: fields that nobody
+ * knows, and template variables that the chat template never reads. */
+void qn_server_report_fields(qn_server *server, const char *prefix, const qn_unknown_fields *fields);
+void qn_server_report_unread(qn_server *server, const json_t *template_kwargs);
+
+/* Makes the reply an error: the HTTP status and code as given, message and param from err. */
+void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error *err);
+/* The same with what qn_api_error_of says; a line in the log when it is the server's own fault (500). */
+void qn_reply_error(qn_http_reply *reply, const qn_error *err);
+
+/* One file each; qn_http_handler with the qn_server as context. */
+void qn_handle_chat_completions(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_models(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_model(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_health(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_version(void *context, const qn_http_request *request, qn_http_reply *reply);
+
+#endif
