@@ -1,0 +1,175 @@
+"""Starting and stopping the server: its options, its port, its signals."""
+
+import json
+import re
+import signal
+import socket
+import time
+import urllib.parse
+
+import pytest
+
+CHAT = "/v1/chat/completions"
+HELLO = {"model": "quern-tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
+LONG = {**HELLO, "max_tokens": 2000, "ignore_eos": True}
+
+
+def start_stream(server, body):
+    connection = server.connect()
+    connection.request("POST", CHAT, json.dumps({**body, "stream": True}).encode())
+    response = connection.getresponse()
+    assert response.status == 200
+    assert b'"role"' in response.readline()
+    return connection, response
+
+
+def wait_until_refused(server):
+    """Until the server takes no connections any more: it drains."""
+    address = urllib.parse.urlsplit(server.base_url)
+    for _ in range(3000):
+        try:
+            socket.create_connection((address.hostname, address.port), timeout=10).close()
+        except ConnectionRefusedError:
+            return
+        except ConnectionResetError:
+            pass  # it was in the backlog of the listener that was closed
+        time.sleep(0.01)
+    raise AssertionError("still taking connections")
+
+
+def finish_reasons(stream):
+    events = [json.loads(line[6:]) for line in stream.decode().splitlines()
+              if line.startswith("data: {")]
+    return [event["choices"][0]["finish_reason"] for event in events if event.get("choices")]
+
+
+def test_stop_when_idle(start_server):
+    server = start_server()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", server.base_url)
+    assert server.stop() is None
+    assert any(line.startswith("quern: stopping") for line in server.stderr)
+
+
+def test_stop_by_interrupt(start_server):
+    assert start_server().stop(signal.SIGINT) is None
+
+
+def test_first_signal_drains(start_server):
+    server = start_server()
+    kept = server.connect()
+    kept.request("GET", "/health")
+    assert kept.getresponse().read()
+    running, response = start_stream(server, LONG)
+    waiting, later = start_stream(server, HELLO)
+    server.process.send_signal(signal.SIGTERM)
+    wait_until_refused(server)
+    kept.request("POST", CHAT, json.dumps(HELLO).encode())
+    answer = kept.getresponse()
+    assert answer.status == 503
+    assert answer.getheader("Retry-After")
+    assert answer.getheader("Connection") == "close"
+    answer.read()
+    stream = response.read()
+    assert stream.endswith(b"data: [DONE]\n\n")
+    assert finish_reasons(stream)[-1] == "length"
+    stream = later.read()
+    assert stream.endswith(b"data: [DONE]\n\n")
+    assert finish_reasons(stream)[-1] in ("stop", "length")
+    assert server.process.wait(60) == 0
+    for connection in (kept, running, waiting):
+        connection.close()
+
+
+def test_second_signal_stops(start_server):
+    server = start_server()
+    running, response = start_stream(server, {**LONG, "max_tokens": 8000})
+    waiting, later = start_stream(server, HELLO)
+    server.process.send_signal(signal.SIGTERM)
+    wait_until_refused(server)
+    server.process.send_signal(signal.SIGTERM)
+    complaint = server.stop()
+    assert complaint.startswith("the server's exit code: 1"), complaint
+    for stream in (response, later):
+        events = stream.read()
+        assert b'"finish_reason":"' not in events
+        assert b'"error":{"message":"request: the server is stopping' in events
+    running.close()
+    waiting.close()
+
+
+def test_port_in_use_is_told_before_the_model_is_read(start_server, run_quern, tiny):
+    server = start_server()
+    port = urllib.parse.urlsplit(server.base_url).port
+    done = run_quern("serve", tiny, "--port", port)
+    assert done.returncode == 4
+    assert done.stderr.startswith(b"quern: 127.0.0.1 port %d: Address already in use" % port)
+    assert done.stderr.count(b"\n") == 1
+
+
+USAGE_ERRORS = [
+    (["--port", "65536"], "--port: 65536 is out of range"),
+    (["--port", "http"], "--port: 'http' is not a whole number"),
+    (["--host", "no.such.host.invalid"], "--host: no.such.host.invalid"),
+    (["--prot", "80"], "did you mean --port?"),
+    (["--tensor-parallel-size", "8"], "--tensor-parallel-size: not in this version"),
+    (["--enable-expert-parallel"], "--enable-expert-parallel: not in this version"),
+    (["--max-num-seqs", "4"], "--max-num-seqs: not in this version"),
+    (["--reasoning-parser", "glm47"], "--reasoning-parser: not in this version"),
+    (["--api-key", "x"], "--api-key: not in this version"),
+    (["--dtype", "float16"], "--dtype: 'float16' is not supported"),
+    (["--max-model-len", "1.5"], "--max-model-len"),
+    (["--served-model-name", ""], "--served-model-name"),
+    (["--default-chat-template-kwargs", '{"messages": []}'], "--default-chat-template-kwargs.messages"),
+    (["--default-chat-template-kwargs", '{"reasoning_effort": "x"}'], "unknown effort x"),
+    (["--speculative-config", '{"method": "eagle", "num_speculative_tokens": 1}'], "--speculative-config"),
+    (["--override-generation-config", "[]"], "--override-generation-config"),
+    (["extra"], "extra: one argument too many"),
+]
+
+
+@pytest.mark.parametrize("flags, text", USAGE_ERRORS, ids=[" ".join(flags) for flags, _ in USAGE_ERRORS])
+def test_usage_errors(run_quern, tiny, flags, text):
+    done = run_quern("serve", tiny, "--port", "0", *flags)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"quern: ")
+    assert text in done.stderr.decode()
+
+
+def test_model_is_missing(run_quern, tmp_path):
+    assert run_quern("serve").returncode == 2
+    done = run_quern("serve", tmp_path, "--port", "0")
+    assert done.returncode in (3, 4)
+    assert done.stderr.startswith(b"quern: ")
+
+
+def test_flags_of_vllm_without_effect(start_server):
+    server = start_server("--trust-remote-code", "--gpu-memory-utilization", "0.86", "--dtype", "bfloat16",
+                          "--max_cudagraph_capture_size", "2048", "--enable-chunked-prefill",
+                          "--tensor-parallel-size", "1", "--max-num-seqs=1", "--host", "localhost",
+                          env={"VLLM_SKIP_WARMUP": "true", "GLM_MOE_TP": "2"})
+    for name in ("--trust-remote-code", "--gpu-memory-utilization", "--dtype", "--max-cudagraph-capture-size",
+                 "--enable-chunked-prefill", "VLLM_SKIP_WARMUP", "GLM_MOE_TP"):
+        assert len([line for line in server.stderr if line.startswith(f"quern: {name}: ")]) == 1, name
+    assert server.base_url.startswith("http://localhost:")
+    assert server.get("/health").status == 200
+
+
+def test_help(run_quern):
+    done = run_quern("serve", "--help")
+    assert done.returncode == 0
+    assert done.stderr == b""
+    for flag in (b"--host HOST", b"--max-model-len", b"--speculative-config", b"--trust-remote-code"):
+        assert flag in done.stdout
+
+
+def test_docs_list_every_flag_and_field(run_quern, tiny):
+    root = tiny.parent.parent
+    documented = (root / "docs" / "cli.md").read_text()
+    for command in ("serve", "text"):
+        done = run_quern(command, "--help")
+        missing = {flag for flag in re.findall(r"--[a-z][a-z-]+", done.stdout.decode()) if flag not in documented}
+        assert missing <= {"--help"}, command
+    documented = (root / "docs" / "api.md").read_text()
+    fields = re.findall(r'\.name = "(\w+)"', (root / "src" / "server" / "openai_chat.c").read_text())
+    assert len(fields) > 50
+    assert [field for field in fields if f"`{field}`" not in documented] == []
