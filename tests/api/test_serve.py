@@ -59,7 +59,7 @@ def test_answer_is_that_of_quern_run(server, run_quern, tiny):
         body = answer(server, chat(text, max_tokens=200, **fields))
         (choice,) = body["choices"]
         assert choice["message"]["content"] == local["content"]
-        assert (choice["message"]["reasoning"] or "") == local["reasoning"]
+        assert choice["message"]["reasoning"] == local["reasoning"]
         assert choice["finish_reason"] == local["finish_reason"]
         assert body["usage"]["completion_tokens"] == local["usage"]["completion_tokens"]
         plain = run_quern("run", tiny, "-p", text, "--max-tokens", 200, *flags)
