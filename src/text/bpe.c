@@ -48,6 +48,12 @@ qn_status qn_bpe_new(qn_vocabulary *vocabulary, bool ignore_merges, qn_bpe **out
     qn_bpe *bpe = qn_alloc_zero(1, sizeof *bpe);
     if (!bpe)
         return qn_fail_memory(err, "merges", sizeof *bpe);
+    bpe->byte_ranks = qn_alloc(BYTE_PAIRS, sizeof *bpe->byte_ranks);
+    if (!bpe->byte_ranks) {
+        qn_free(bpe);
+        return qn_fail_memory(err, "merges", BYTE_PAIRS * sizeof *bpe->byte_ranks);
+    }
+    memset(bpe->byte_ranks, 0xFF, BYTE_PAIRS * sizeof *bpe->byte_ranks); /* NO_RANK */
     bpe->vocabulary = vocabulary;
     bpe->ignore_merges = ignore_merges;
     *out = bpe;
@@ -106,6 +112,14 @@ static qn_status fail_merge(const qn_bpe *bpe, const char *part, size_t bytes, q
                    bpe->count, (int)(bytes < 80 ? bytes : 80), part);
 }
 
+/* The byte that the token stands for, when it is the one that texts start from; -1: it is not. */
+static int single_byte(const qn_bpe *bpe, int32_t id)
+{
+    size_t bytes;
+    const char *text = qn_vocabulary_bytes(bpe->vocabulary, id, &bytes);
+    return bytes == 1 && qn_vocabulary_byte_id(bpe->vocabulary, (uint8_t)*text) == id ? (uint8_t)*text : -1;
+}
+
 qn_status qn_bpe_add_merge(qn_bpe *bpe, const char *left, size_t left_bytes, const char *right, size_t right_bytes,
                            qn_error *err)
 {
@@ -131,6 +145,9 @@ qn_status qn_bpe_add_merge(qn_bpe *bpe, const char *left, size_t left_bytes, con
     int32_t id = qn_vocabulary_find_joined(bpe->vocabulary, joined, bytes, guess, scratch);
     if (id < 0)
         return fail_merge(bpe, joined, bytes, err);
+    int left_byte = single_byte(bpe, left_id), right_byte = single_byte(bpe, right_id);
+    if (left_byte >= 0 && right_byte >= 0)
+        bpe->byte_ranks[left_byte << 8 | right_byte] = (uint32_t)bpe->count;
     bpe->merges[bpe->count] = (merge){left_id, right_id, (uint32_t)bpe->count};
     bpe->joined[bpe->count++] = id;
     return QN_OK;
@@ -145,19 +162,6 @@ static merge *find_merge(const qn_bpe *bpe, int32_t left, int32_t right)
         if ((m->left == left && m->right == right) || m->rank == NO_RANK)
             return m;
     }
-}
-
-static qn_status fill_byte_ranks(qn_bpe *bpe, qn_error *err)
-{
-    bpe->byte_ranks = qn_alloc(BYTE_PAIRS, sizeof *bpe->byte_ranks);
-    if (!bpe->byte_ranks)
-        return qn_fail_memory(err, "merges", BYTE_PAIRS * sizeof *bpe->byte_ranks);
-    for (size_t pair = 0; pair < BYTE_PAIRS; pair++) {
-        int32_t left = qn_vocabulary_byte_id(bpe->vocabulary, (uint8_t)(pair >> 8));
-        int32_t right = qn_vocabulary_byte_id(bpe->vocabulary, (uint8_t)pair);
-        bpe->byte_ranks[pair] = find_merge(bpe, left, right)->rank;
-    }
-    return QN_OK;
 }
 
 qn_status qn_bpe_seal(qn_bpe *bpe, qn_error *err)
@@ -182,7 +186,7 @@ qn_status qn_bpe_seal(qn_bpe *bpe, qn_error *err)
     qn_free(learned);
     qn_free(bpe->spelling);
     bpe->spelling = NULL;
-    return fill_byte_ranks(bpe, err);
+    return QN_OK;
 }
 
 /* ---- a heap of 64-bit keys, smallest first; four children a node, which lie in one or two cache lines ---- */
