@@ -14,12 +14,7 @@
 
 /* In the order of `quern --help`, up to a NULL. */
 static const qn_command *const commands[] = {
-    &qn_run_command,
-    &qn_serve_command,
-    &qn_inspect_command,
-    &qn_eval_command,
-    &qn_text_command,
-    NULL,
+    &qn_run_command, &qn_serve_command, &qn_inspect_command, &qn_eval_command, &qn_text_command, NULL,
 };
 
 /* Commands that quern's documents speak of and this version does not have. */
