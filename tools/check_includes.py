@@ -2,7 +2,8 @@
 """Holds the order of the rooms: reads every #include of src/ and fails on an arrow that points up or sideways.
 
 The order and its reasons are told in docs/design/001-rooms.md. A room may include itself and the rooms listed here;
-every include of quern's own headers is written from src/: #include "base/error.h".
+every include of quern's own headers is written from src/: #include "base/error.h". The public header, quern/quern.h,
+stands on nothing: it is for those who have no src/, and the engine and what lies above it may include it.
 """
 
 import pathlib
@@ -21,6 +22,9 @@ MAY_INCLUDE = {
     "cli": ["base", "checkpoint", "kernels", "kv", "model", "text", "engine", "server"],
 }
 
+PUBLIC = "quern"
+MAY_INCLUDE_PUBLIC = ["engine", "server", "cli"]
+
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -36,11 +40,17 @@ def check(root):
             continue
         for included in INCLUDE.findall(path.read_text(encoding="utf-8")):
             target = included.split("/")[0]
+            if target == PUBLIC and room in MAY_INCLUDE_PUBLIC:
+                continue
             if not (source / included).is_file():
                 yield f'{name}: "{included}" is no file of src/: write the path from src/, or <> for a system header'
             elif target != room and target not in MAY_INCLUDE[room]:
                 allowed = ", ".join(MAY_INCLUDE[room]) or "no other room"
                 yield f'{name}: "{included}" points up or sideways: {room} may include {allowed}'
+    for path in sorted((root / "include").rglob("*.h")):
+        for included in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if included.split("/")[0] != PUBLIC:
+                yield f'{path.relative_to(root)}: "{included}": a public header may include no header of src/'
 
 
 def main():
