@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -493,50 +492,6 @@ static void test_a_megabyte_of_anything(void **state)
     qn_tokenizer_free(t);
 }
 
-/* ---- threads ---- */
-
-typedef struct worker {
-    const qn_tokenizer *tokenizer;
-    size_t wrong;
-} worker;
-
-static void *work(void *argument)
-{
-    worker *w = argument;
-    const char *text = "<|user|>What's 12 + 34?\n<|assistant|><think> na\xC3\xAFve </think>";
-    qn_error err;
-    qn_tokens first = {0}, again = {0};
-    if (qn_tokenizer_encode(w->tokenizer, text, strlen(text), NULL, 0, &first, &err) != QN_OK)
-        w->wrong++;
-    for (int i = 0; i < 200; i++) {
-        qn_tokens_clear(&again);
-        if (qn_tokenizer_encode(w->tokenizer, text, strlen(text), NULL, 0, &again, &err) != QN_OK ||
-            again.count != first.count || memcmp(again.ids, first.ids, first.count * sizeof *first.ids) != 0)
-            w->wrong++;
-    }
-    qn_tokens_free(&first);
-    qn_tokens_free(&again);
-    return NULL;
-}
-
-static void test_threads_share_a_tokenizer(void **state)
-{
-    (void)state;
-    enum { THREADS = 4 };
-    pthread_t threads[THREADS];
-    worker workers[THREADS];
-    qn_tokenizer *t = open_shipped();
-    for (int i = 0; i < THREADS; i++) {
-        workers[i] = (worker){.tokenizer = t};
-        assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(workers[i].wrong, 0);
-    }
-    qn_tokenizer_free(t);
-}
-
 static void test_lists_of_ids(void **state)
 {
     (void)state;
@@ -572,7 +527,6 @@ int main(void)
         cmocka_unit_test(test_a_hungry_pattern_is_an_error),
         cmocka_unit_test(test_every_failed_allocation_is_an_error),
         cmocka_unit_test(test_a_megabyte_of_anything),
-        cmocka_unit_test(test_threads_share_a_tokenizer),
         cmocka_unit_test(test_lists_of_ids),
     };
     qn_json_init();
