@@ -17,16 +17,17 @@ enum { LARGEST_BLOB_BYTES = 1 << 30, NO_TOKEN = -1, ID_BITS = 24 };
 
 static_assert(QN_VOCABULARY_MAX_TOKENS <= ID_MASK, "an id fits a slot, and none is NO_SLOT");
 
+/* Two words, since opening a file looks up a million of them. */
 typedef struct token {
-    uint32_t start, bytes;
-    int32_t id;
-    bool is_bytes; /* spelt in the byte alphabet */
+    uint32_t start;
+    uint32_t kind; /* the number of bytes * 2, and 1 when it is spelt in the byte alphabet */
 } token;
 
 struct qn_vocabulary {
     char *blob;
     size_t blob_bytes, blob_capacity;
     token *tokens; /* as read, by id once sealed */
+    int32_t *ids;  /* as read, NULL once sealed */
     size_t count, capacity;
     uint32_t *slots; /* open addressing: the id, and 8 more bits of the hash to tell most others by; NO_SLOT: free */
     size_t slot_mask;
@@ -65,12 +66,18 @@ void qn_vocabulary_free(qn_vocabulary *v)
         return;
     qn_free(v->blob);
     qn_free(v->tokens);
+    qn_free(v->ids);
     qn_free(v->slots);
     qn_free(v);
 }
 
-/* The bytes that a spelling stands for, in out[0..bytes); returns their number and whether it is in the alphabet. */
-static size_t decode_spelling(const qn_vocabulary *v, const char *spelling, size_t bytes, char *out, bool *is_bytes)
+static uint32_t make_kind(size_t bytes, bool is_bytes)
+{
+    return (uint32_t)bytes << 1 | is_bytes;
+}
+
+/* Writes the bytes that a spelling stands for to out[0..bytes) and returns their kind. */
+static uint32_t decode_spelling(const qn_vocabulary *v, const char *spelling, size_t bytes, char *out)
 {
     size_t written = 0;
     for (size_t at = 0; at < bytes;) {
@@ -78,13 +85,11 @@ static size_t decode_spelling(const qn_vocabulary *v, const char *spelling, size
         at += qn_utf8_decode(spelling + at, bytes - at, &code);
         if (code >= sizeof v->alphabet / sizeof *v->alphabet || v->alphabet[code] < 0) {
             memcpy(out, spelling, bytes);
-            *is_bytes = false;
-            return bytes;
+            return make_kind(bytes, false);
         }
         out[written++] = (char)v->alphabet[code];
     }
-    *is_bytes = true;
-    return written;
+    return make_kind(written, true);
 }
 
 static qn_status reserve(qn_vocabulary *v, size_t bytes, qn_error *err)
@@ -110,9 +115,22 @@ static qn_status reserve(qn_vocabulary *v, size_t bytes, qn_error *err)
         if (!tokens)
             return qn_fail_memory(err, "vocabulary", capacity * sizeof *tokens);
         v->tokens = tokens;
+        int32_t *ids = v->slots ? NULL : qn_realloc(v->ids, capacity, sizeof *ids);
+        if (!v->slots && !ids)
+            return qn_fail_memory(err, "vocabulary", capacity * sizeof *ids);
+        v->ids = ids;
         v->capacity = capacity;
     }
     return QN_OK;
+}
+
+/* After reserve. */
+static void add_token(qn_vocabulary *v, const char *spelling, size_t bytes)
+{
+    token *t = &v->tokens[v->count++];
+    t->start = (uint32_t)v->blob_bytes;
+    t->kind = decode_spelling(v, spelling, bytes, v->blob + v->blob_bytes);
+    v->blob_bytes += t->kind >> 1;
 }
 
 qn_status qn_vocabulary_add(qn_vocabulary *v, const char *spelling, size_t bytes, int64_t id, qn_error *err)
@@ -123,11 +141,8 @@ qn_status qn_vocabulary_add(qn_vocabulary *v, const char *spelling, size_t bytes
     qn_status status = reserve(v, bytes, err);
     if (status != QN_OK)
         return status;
-    token *t = &v->tokens[v->count++];
-    t->start = (uint32_t)v->blob_bytes;
-    t->id = (int32_t)id;
-    t->bytes = (uint32_t)decode_spelling(v, spelling, bytes, v->blob + v->blob_bytes, &t->is_bytes);
-    v->blob_bytes += t->bytes;
+    v->ids[v->count] = (int32_t)id;
+    add_token(v, spelling, bytes);
     return QN_OK;
 }
 
@@ -138,11 +153,11 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t hash(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
+static uint64_t hash(const qn_vocabulary *v, const char *text, uint32_t kind)
 {
     const uint64_t odd = 0x9E3779B97F4A7C15u;
-    uint64_t h = v->seed ^ (bytes << 1 | is_bytes);
-    while (bytes > 0) {
+    uint64_t h = v->seed ^ kind;
+    for (size_t bytes = kind >> 1; bytes > 0;) {
         uint64_t word = 0;
         size_t part = bytes < sizeof word ? bytes : sizeof word;
         memcpy(&word, text, part);
@@ -153,28 +168,27 @@ static uint64_t hash(const qn_vocabulary *v, const char *text, size_t bytes, boo
     return mix(h, odd);
 }
 
-static bool is_token(const qn_vocabulary *v, int32_t id, const char *text, size_t bytes, bool is_bytes)
+static bool is_token(const qn_vocabulary *v, int32_t id, const char *text, uint32_t kind)
 {
     const token *t = &v->tokens[id];
-    return t->bytes == bytes && t->is_bytes == is_bytes && memcmp(v->blob + t->start, text, bytes) == 0;
+    return t->kind == kind && memcmp(v->blob + t->start, text, kind >> 1) == 0;
 }
 
 /* The slot that holds such a token, or the free one where it would go; *tag is for the one who fills it. */
-static uint32_t *find_slot(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes, uint32_t *tag)
+static uint32_t *find_slot(const qn_vocabulary *v, const char *text, uint32_t kind, uint32_t *tag)
 {
-    uint64_t h = hash(v, text, bytes, is_bytes);
+    uint64_t h = hash(v, text, kind);
     *tag = (uint32_t)(h >> 32) & ~ID_MASK;
     for (size_t at = (size_t)h & v->slot_mask;; at = (at + 1) & v->slot_mask) {
         uint32_t *slot = &v->slots[at];
-        if (*slot == NO_SLOT ||
-            ((*slot & ~ID_MASK) == *tag && is_token(v, (int32_t)(*slot & ID_MASK), text, bytes, is_bytes)))
+        if (*slot == NO_SLOT || ((*slot & ~ID_MASK) == *tag && is_token(v, (int32_t)(*slot & ID_MASK), text, kind)))
             return slot;
     }
 }
 
-static int32_t find_id(const qn_vocabulary *v, const char *text, size_t bytes, bool is_bytes)
+static int32_t find_id(const qn_vocabulary *v, const char *text, uint32_t kind)
 {
-    uint32_t tag, slot = *find_slot(v, text, bytes, is_bytes, &tag);
+    uint32_t tag, slot = *find_slot(v, text, kind, &tag);
     return slot == NO_SLOT ? NO_TOKEN : (int32_t)(slot & ID_MASK);
 }
 
@@ -184,14 +198,14 @@ static qn_status sort_by_id(qn_vocabulary *v, qn_error *err)
     if (!by_id)
         return qn_fail_memory(err, "vocabulary", v->count * sizeof *by_id);
     for (size_t i = 0; i < v->count; i++)
-        by_id[i].id = NO_TOKEN;
+        by_id[i].start = UINT32_MAX; /* no token's */
     qn_status status = QN_OK;
     for (size_t i = 0; i < v->count && status == QN_OK; i++) {
-        int32_t id = v->tokens[i].id;
+        int32_t id = v->ids[i];
         if ((size_t)id >= v->count)
             status = qn_fail(err, QN_BAD_INPUT, "vocabulary: id %d among %zu tokens: ids must run from 0 without holes",
                              (int)id, v->count);
-        else if (by_id[id].id != NO_TOKEN)
+        else if (by_id[id].start != UINT32_MAX)
             status = qn_fail(err, QN_BAD_INPUT, "vocabulary: id %d is given to two tokens: ids must be unique",
                              (int)id);
         else
@@ -202,7 +216,9 @@ static qn_status sort_by_id(qn_vocabulary *v, qn_error *err)
         return status;
     }
     qn_free(v->tokens);
+    qn_free(v->ids);
     v->tokens = by_id;
+    v->ids = NULL;
     v->capacity = v->count;
     return QN_OK;
 }
@@ -221,7 +237,7 @@ static qn_status fill_slots(qn_vocabulary *v, qn_error *err)
     for (size_t id = 0; id < v->count; id++) {
         const token *t = &v->tokens[id];
         uint32_t tag;
-        uint32_t *slot = find_slot(v, v->blob + t->start, t->bytes, t->is_bytes, &tag);
+        uint32_t *slot = find_slot(v, v->blob + t->start, t->kind, &tag);
         if (*slot != NO_SLOT)
             return qn_fail(err, QN_BAD_INPUT, "vocabulary: ids %d and %zu are the same token: tokens must be unique",
                            (int)(*slot & ID_MASK), id);
@@ -249,7 +265,13 @@ qn_status qn_vocabulary_seal(qn_vocabulary *v, qn_error *err)
 
 qn_status qn_vocabulary_append(qn_vocabulary *v, const char *spelling, size_t bytes, qn_error *err)
 {
-    return qn_vocabulary_add(v, spelling, bytes, (int64_t)v->count, err);
+    if (v->count >= QN_VOCABULARY_MAX_TOKENS)
+        return qn_fail(err, QN_BAD_INPUT, "vocabulary: more than %d tokens are not supported",
+                       QN_VOCABULARY_MAX_TOKENS);
+    qn_status status = reserve(v, bytes, err);
+    if (status == QN_OK)
+        add_token(v, spelling, bytes);
+    return status;
 }
 
 size_t qn_vocabulary_count(const qn_vocabulary *v)
@@ -259,32 +281,30 @@ size_t qn_vocabulary_count(const qn_vocabulary *v)
 
 const char *qn_vocabulary_bytes(const qn_vocabulary *v, int32_t id, size_t *bytes)
 {
-    *bytes = v->tokens[id].bytes;
+    *bytes = v->tokens[id].kind >> 1;
     return v->blob + v->tokens[id].start;
 }
 
 int32_t qn_vocabulary_find(const qn_vocabulary *v, const char *spelling, size_t bytes, char *scratch)
 {
-    bool is_bytes;
-    size_t decoded = decode_spelling(v, spelling, bytes, scratch, &is_bytes);
-    return find_id(v, scratch, decoded, is_bytes);
+    uint32_t kind = decode_spelling(v, spelling, bytes, scratch);
+    return find_id(v, scratch, kind);
 }
 
 int32_t qn_vocabulary_find_joined(const qn_vocabulary *v, const char *spelling, size_t bytes, int32_t guess,
                                   char *scratch)
 {
-    bool is_bytes;
-    size_t decoded = decode_spelling(v, spelling, bytes, scratch, &is_bytes);
+    uint32_t kind = decode_spelling(v, spelling, bytes, scratch);
     for (int32_t id = guess; id >= 0 && id <= guess + 1 && (size_t)id < v->count; id++) {
-        if (is_token(v, id, scratch, decoded, is_bytes))
+        if (is_token(v, id, scratch, kind))
             return id;
     }
-    return find_id(v, scratch, decoded, is_bytes);
+    return find_id(v, scratch, kind);
 }
 
 int32_t qn_vocabulary_find_bytes(const qn_vocabulary *v, const char *text, size_t bytes)
 {
-    return find_id(v, text, bytes, true);
+    return find_id(v, text, make_kind(bytes, true));
 }
 
 int32_t qn_vocabulary_byte_id(const qn_vocabulary *v, uint8_t byte)

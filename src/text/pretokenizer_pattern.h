@@ -14,9 +14,9 @@
 
 enum { QN_PATTERN_MAX_BYTES = 8192 };
 
-/* Appends the PCRE2 form of the pattern, which is valid UTF-8, to `out`: to be compiled with PCRE2_UTF and PCRE2_UCP,
- * without captures. QN_BAD_INPUT names the construct that is not supported and its byte. */
-qn_status qn_pattern_translate(const char *pattern, size_t bytes, qn_buffer *out, qn_error *err);
+/* Appends the PCRE2 form of the pattern text[0..bytes), which is valid UTF-8, to `out`: to be compiled with PCRE2_UTF
+ * and PCRE2_UCP, without captures. QN_BAD_INPUT names the construct that is not supported and its byte. */
+qn_status qn_pattern_translate(const char *text, size_t bytes, qn_buffer *out, qn_error *err);
 
 /* Appends a pattern that matches exactly this text. */
 void qn_pattern_literal(const char *text, size_t bytes, qn_buffer *out);
