@@ -58,6 +58,8 @@ static void project_input(const qn_model *model, const qn_step *step)
     qn_for_rows(model->pool, step->rows, norm_and_pack, &in);
     qn_product product = {.w = eh_proj, .x = qn_packed_rows(&in.packed, eh_proj), .y = ws->x.rows};
     qn_products_run(model->pool, model->kernels, &product, 1, step->rows);
+    for (size_t r = 0; r < step->rows; r++)
+        qn_step_check(step, r, QN_NONFINITE_MTP_INPUT, ws->x.rows[r], eh_proj->rows);
 }
 
 /* Rows of a segment that brings its selection. */

@@ -27,8 +27,10 @@ static const char *place_name(unsigned place)
         return "the router's scores (mlp.gate)";
     case QN_NONFINITE_MLP:
         return "the MLP's output (down_proj)";
-    default:
+    case QN_NONFINITE_HIDDEN:
         return "the hidden state that the MTP layer was given";
+    default:
+        return "the MTP layer's input (eh_proj)";
     }
 }
 

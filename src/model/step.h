@@ -37,7 +37,8 @@ typedef enum qn_nonfinite {
     QN_NONFINITE_ATTENTION,
     QN_NONFINITE_ROUTER,
     QN_NONFINITE_MLP,
-    QN_NONFINITE_HIDDEN
+    QN_NONFINITE_HIDDEN,
+    QN_NONFINITE_MTP_INPUT
 } qn_nonfinite;
 
 /* Notes `place` for the row unless x is finite or an earlier fault is noted. */

@@ -8,6 +8,13 @@
 
 #include "model/model.h"
 
+/* Builds for sanitizers and debuggers run the same kinds of checks, less of the long ones. */
+#ifdef NDEBUG
+enum { RIG_LONGEST_PROMPT = 6000 };
+#else
+enum { RIG_LONGEST_PROMPT = 400 };
+#endif
+
 typedef struct rig_options {
     const char *isa; /* NULL: the best of this CPU */
     size_t threads;  /* 0: 2 */

@@ -19,11 +19,11 @@
 #include "golden/random_checkpoint.h"
 #include "golden/rig.h"
 
-/* Sanitizers and unoptimised builds do the same with less. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-enum { RANDOM_MODELS = 2, ORACLE_TOKENS = 90, SMALL_TOKENS = 60, LONG_MODELS = 1 };
-#else
+/* Builds for sanitizers do the same with less. */
+#ifdef NDEBUG
 enum { RANDOM_MODELS = 6, ORACLE_TOKENS = 300, SMALL_TOKENS = 140, LONG_MODELS = 2 };
+#else
+enum { RANDOM_MODELS = 2, ORACLE_TOKENS = 90, SMALL_TOKENS = 60, LONG_MODELS = 1 };
 #endif
 
 enum { MAX_SEQUENCES = 3, MAX_WRONG = 3, MAX_THREADS = 4, LONG_TOPK = 2048, LONG_TOKENS = 2300 };

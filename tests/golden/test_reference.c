@@ -283,10 +283,9 @@ static void check_continuation(const comparison *c, rig *r, qn_kv_sequence *sequ
     qn_free(margins);
 }
 
-/* The prompt's beginning once more, cut otherwise: the same bits. */
-static void check_chunking(const comparison *c, rig *r, const float *hidden, size_t chunk)
+/* The prompt's first n tokens once more, cut otherwise: the same bits. */
+static void check_chunking(const comparison *c, rig *r, const float *hidden, size_t n, size_t chunk)
 {
-    size_t n = c->golden->n < MAX_RECUT ? c->golden->n : MAX_RECUT;
     qn_kv_sequence sequence = rig_sequence(r);
     float *again = rig_alloc(n * r->hidden_size, sizeof *again);
     rig_forward(r, &sequence, c->golden->ids, 0, n, chunk, again, NULL);
@@ -347,15 +346,28 @@ static void check_case(rig *r, const char *checkpoint, const golden_case *g)
            c.excused);
 
     check_continuation(&c, r, &sequence, hidden, mtp_out);
-    if (g->n <= 200)
-        check_chunking(&c, r, hidden, 1);
-    check_chunking(&c, r, hidden, g->n <= 600 ? 17 : 333);
+    if (g->n <= 200 && g->n <= RIG_LONGEST_PROMPT / 8)
+        check_chunking(&c, r, hidden, g->n, 1);
+    check_chunking(&c, r, hidden, g->n < MAX_RECUT ? g->n : MAX_RECUT, g->n <= 600 ? 17 : 333);
     qn_kv_sequence_free(&sequence);
     qn_free(mtp_out);
     qn_free(logits);
     qn_free(hidden);
     qn_free(c.flip);
     rig_record_free(record);
+}
+
+/* Builds that are too slow for the whole: no golden row is reached, so only the cut is checked. */
+static void check_beginning(rig *r, const char *checkpoint, const golden_case *g)
+{
+    comparison c = {.checkpoint = checkpoint, .golden = g};
+    float *hidden = rig_alloc(RIG_LONGEST_PROMPT * r->hidden_size, sizeof *hidden);
+    qn_kv_sequence sequence = rig_sequence(r);
+    rig_forward(r, &sequence, g->ids, 0, RIG_LONGEST_PROMPT, 0, hidden, NULL);
+    check_chunking(&c, r, hidden, RIG_LONGEST_PROMPT, 333);
+    printf("%-22s %5zu tokens: the first %d only in this build\n", checkpoint, g->n, RIG_LONGEST_PROMPT);
+    qn_kv_sequence_free(&sequence);
+    qn_free(hidden);
 }
 
 static void test_oracle(void **state)
@@ -370,8 +382,12 @@ static void test_oracle(void **state)
             longest = set.cases[k].n > longest ? set.cases[k].n : longest;
         rig r = rig_open(dir,
                          (rig_options){.isa = "scalar", .max_context_tokens = longest + GREEDY + 2, .sequences = 2});
-        for (size_t k = 0; k < set.count; k++)
-            check_case(&r, set.name, &set.cases[k]);
+        for (size_t k = 0; k < set.count; k++) {
+            if (set.cases[k].n > RIG_LONGEST_PROMPT)
+                check_beginning(&r, set.name, &set.cases[k]);
+            else
+                check_case(&r, set.name, &set.cases[k]);
+        }
         rig_close(&r);
         golden_close(&set);
     }
