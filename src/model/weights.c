@@ -158,10 +158,27 @@ static void take_layer(loader *l, size_t layer, bool is_sparse, bool has_indexer
                    &out->dense);
 }
 
+/* transformers does not load the MTP layer, so what it saves lacks it while config.json goes on to claim it: that case
+ * is worth a sentence of its own. */
+static void expect_mtp(loader *l)
+{
+    char norm[NAME_BYTES], projection[NAME_BYTES];
+    snprintf(norm, sizeof norm, "model.layers.%zu.input_layernorm.weight", l->config->num_hidden_layers);
+    snprintf(projection, sizeof projection, "model.layers.%zu.eh_proj.weight", l->config->num_hidden_layers);
+    if (l->status != QN_OK || qn_checkpoint_has(l->checkpoint, norm) || qn_checkpoint_has(l->checkpoint, projection))
+        return;
+    l->status = qn_fail(l->err, QN_BAD_INPUT,
+                        "%s: no tensors of the MTP layer model.layers.%zu, though num_nextn_predict_layers is 1: fetch "
+                        "the release's files, or, for a checkpoint that was saved without it, set "
+                        "num_nextn_predict_layers to 0 in config.json",
+                        qn_checkpoint_dir(l->checkpoint), l->config->num_hidden_layers);
+}
+
 /* The MTP layer: a sparse block with an indexer of its own, numbered after the last decoder layer. */
 static void take_mtp(loader *l, qn_weights *w)
 {
     const qn_config *c = l->config;
+    expect_mtp(l);
     take_layer(l, c->num_hidden_layers, true, true, &w->layers[c->num_hidden_layers]);
     take_vector(l, "enorm.weight", c->hidden_size, &w->mtp.enorm);
     take_vector(l, "hnorm.weight", c->hidden_size, &w->mtp.hnorm);

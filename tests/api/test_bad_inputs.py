@@ -233,7 +233,7 @@ def rows():
         ("config.json has a layer less",
          config(num_hidden_layers=3, indexer_types=["full"] * 3, mlp_layer_types=["dense", "sparse", "sparse"]),
          "tensor model.layers.3."),
-        ("config.json has an MTP layer", config(num_nextn_predict_layers=1), "tensor model.layers.4."),
+        ("config.json has an MTP layer", config(num_nextn_predict_layers=1), "no tensors of the MTP layer model.layers.4"),
         ("config.json makes a layer dense", config(mlp_layer_types=["dense", "dense", "sparse", "sparse"]),
          "tensor model.layers.1.mlp.gate_proj.weight: is missing"),
         ("an expert of another dtype", lambda c: c.entry("model.layers.1.mlp.experts.5.up_proj.weight", dtype="F16"),
