@@ -11,7 +11,7 @@ import pytest
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "quern-tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
-LONG = {**HELLO, "max_tokens": 2000, "ignore_eos": True}
+LONG = {**HELLO, "max_tokens": 500, "ignore_eos": True}
 
 
 def start_stream(server, body):
