@@ -165,8 +165,8 @@ def test_help(run_quern):
 def test_docs_list_every_flag_and_field(run_quern, tiny):
     root = tiny.parent.parent
     documented = (root / "docs" / "cli.md").read_text()
-    for command in ("serve", "text"):
-        done = run_quern(command, "--help")
+    for command in (["run"], ["serve"], ["inspect"], ["eval", "logits"], ["eval", "ppl"], ["text"]):
+        done = run_quern(*command, "--help")
         missing = {flag for flag in re.findall(r"--[a-z][a-z-]+", done.stdout.decode()) if flag not in documented}
         assert missing <= {"--help"}, command
     documented = (root / "docs" / "api.md").read_text()
