@@ -36,8 +36,8 @@ typedef struct qn_kernels {
     size_t (*packed_bytes)(size_t cols, qn_dtype weight_dtype);
     void (*pack)(void *packed, const float *x, size_t cols, qn_dtype weight_dtype);
 
-    /* y[r][n - first] = sum_k w[n][k] * x[r][k] for n in [first, last), r < rows <= QN_MATMUL_MAX_ROWS; x[r] packed for
-     * w->dtype. */
+    /* y[r][n - first] = sum_k w[n][k] * x[r][k] for n in [first, last), r < rows, 1 <= rows <= QN_MATMUL_MAX_ROWS; x[r]
+     * packed for w->dtype. */
     void (*matmul)(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows, float *const *y);
 
     /* The same with float32 activations that are not rounded in any table (router, indexer weights): x[r] [cols]. */
@@ -56,7 +56,8 @@ typedef struct qn_kernels {
      *     p = softmax_i(scale * q . keys[i]),  out = sum_i p_i * keys[i][0 .. latent)
      * keys[i] -> [latent + rope] of kv_dtype; q [heads, latent + rope] and out [heads, latent] float32. The list is
      * walked in blocks of QN_ATTENTION_BLOCK, merged in order (online softmax). key_count >= 1. `scratch` is
-     * attend_scratch_bytes(heads, latent, rope) long, 64-byte aligned. A head's result does not depend on the others.
+     * attend_scratch_bytes(heads, latent, rope) long (0 in the reference), 64-byte aligned. A head's result does not
+     * depend on the others.
      */
     size_t (*attend_scratch_bytes)(size_t heads, size_t latent, size_t rope);
     void (*attend)(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,

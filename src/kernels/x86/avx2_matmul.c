@@ -10,7 +10,8 @@ enum {
     TILE_ROWS = 4,        /* weight rows of a register tile */
     CHUNK_ROWS = 16,      /* weight rows that share a pass over the activations */
     BLOCK_GROUPS = 8,     /* groups of a block: 4 rows of 1,024 float32 are 16 KiB */
-    PREFETCH_BYTES = 4096 /* ahead in the stream of weights */
+    PREFETCH_BF16 = 1024, /* bytes ahead in the stream of weights */
+    PREFETCH_MXFP4 = 4096
 };
 
 /* One group of one weight row times R rows of activations, sums[r] the two registers of row r. */
@@ -39,6 +40,7 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const float *const *x, floa
                        const qn_dtype dtype, const int R)
 {
     const size_t group_bytes = 2 * qn_half_bytes(dtype);
+    const size_t ahead = dtype == QN_DTYPE_MXFP4 ? PREFETCH_MXFP4 : PREFETCH_BF16;
     const size_t full = w->cols / QN_GROUP * QN_GROUP;
     const uint8_t *data = w->data + n * (w->cols * qn_half_bytes(dtype) / QN_HALF);
     const uint8_t *scales = dtype == QN_DTYPE_MXFP4 ? w->scales + n * (w->cols / QN_MXFP4_BLOCK) : NULL;
@@ -47,7 +49,7 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const float *const *x, floa
         sums[r][0] = sums[r][1] = _mm256_setzero_ps();
     for (size_t at = 0; at < full; at += QN_GROUP) {
         for (size_t line = 0; line < group_bytes; line += 64)
-            _mm_prefetch((const char *)data + PREFETCH_BYTES + line, _MM_HINT_T0);
+            _mm_prefetch((const char *)data + ahead + line, _MM_HINT_T0);
         add_group(sums, dtype, data, scales, x, at, R);
         data += group_bytes;
         if (dtype == QN_DTYPE_MXFP4)
