@@ -75,8 +75,6 @@ qn_status qn_find_attribute(qn_render *r, qn_value object, const qn_str *name, q
 {
     *unsafe = false;
     *out = qn_missing();
-    if (object.kind == QN_VALUE_UNDEFINED)
-        return qn_undefined_fail(r, object.undefined);
     if (object.kind == QN_VALUE_NAMESPACE) {
         qn_value value = qn_dict_get_str(r, object.names, name);
         *unsafe = starts_with_underscore(name) && (!qn_is_missing(value) || qn_str_is(name, "__class__"));
@@ -87,6 +85,8 @@ qn_status qn_find_attribute(qn_render *r, qn_value object, const qn_str *name, q
         *unsafe = true;
         return QN_OK;
     }
+    if (object.kind == QN_VALUE_UNDEFINED)
+        return qn_undefined_fail(r, object.undefined);
     const qn_function *method = object.kind == QN_VALUE_STRING ? qn_string_method(name)
                                                                : qn_collection_method(object.kind, name);
     if (method)

@@ -102,9 +102,11 @@ static qn_status bind(qn_render *r, const qn_macro *macro, const qn_arguments *a
     size_t parameters = code->parameters.count, given = arguments->count < parameters ? arguments->count : parameters;
     leftovers l = {.arguments = arguments, .left = arguments->keyword_count};
     bool found_caller = given == parameters && code->names_caller;
-    l.taken = qn_render_alloc(r, arguments->keyword_count, sizeof *l.taken);
-    if (!l.taken)
-        return qn_render_status(r);
+    if (arguments->keyword_count > 0) {
+        l.taken = qn_render_alloc(r, arguments->keyword_count, sizeof *l.taken);
+        if (!l.taken)
+            return qn_render_status(r);
+    }
     QN_TRY(qn_render_work(r, 1 + parameters * (1 + arguments->keyword_count / 8)));
     for (size_t i = 0; i < parameters; ++i) {
         const qn_node *parameter = code->parameters.items[i];
@@ -118,9 +120,10 @@ static qn_status bind(qn_render *r, const qn_macro *macro, const qn_arguments *a
         QN_TRY(keywords_left(r, &l, &slots[code->keywords_slot]));
     else if (l.left > 0)
         return fail_keyword(r, macro, &l);
-    if (code->takes_rest)
-        return qn_list_value(r, QN_VALUE_TUPLE, arguments->values + given, arguments->count - given,
-                             &slots[code->rest_slot]);
+    if (code->takes_rest) {
+        const qn_value *rest = given < arguments->count ? arguments->values + given : NULL;
+        return qn_list_value(r, QN_VALUE_TUPLE, rest, arguments->count - given, &slots[code->rest_slot]);
+    }
     if (arguments->count > parameters)
         return qn_render_fail(r, "macro '%.*s' takes not more than %zu argument(s)",
                               macro->name ? (int)macro->name->bytes : 0, macro->name ? macro->name->data : "",

@@ -169,12 +169,13 @@ static qn_status evaluate_compare(qn_render *r, const qn_node *node, qn_value *o
 
 static qn_status evaluate_concatenation(qn_render *r, const qn_node *node, qn_value *out)
 {
-    qn_builder b = qn_builder_start(r);
-    for (size_t i = 0; i < node->items.count; ++i) {
-        qn_value part;
-        QN_TRY(qn_evaluate(r, node->items.items[i], &part));
-        QN_TRY(qn_builder_str_of(&b, part));
-    }
+    qn_value *parts;
+    const qn_str *first;
+    QN_TRY(evaluate_all(r, &node->items, &parts));
+    QN_TRY(qn_value_str(r, parts[0], &first));
+    qn_builder b = qn_builder_extend(r, first);
+    for (size_t i = 1; i < node->items.count; ++i)
+        QN_TRY(qn_builder_str_of(&b, parts[i]));
     return qn_builder_value(&b, out);
 }
 
@@ -245,14 +246,11 @@ static qn_status add_keyword_rest(qn_render *r, const qn_call_arguments *written
 
 qn_status qn_evaluate_arguments(qn_render *r, const qn_call_arguments *written, qn_arguments *out)
 {
-    qn_list_builder values = {0};
+    qn_list_builder values = {.count = written->positional.count, .capacity = written->positional.count};
     qn_keyword *keywords = NULL;
     size_t keyword_count = written->keyword_values.count;
-    for (size_t i = 0; i < written->positional.count; ++i) {
-        qn_value value;
-        QN_TRY(qn_evaluate(r, written->positional.items[i], &value));
-        QN_TRY(qn_list_add(r, &values, value));
-    }
+    if (values.count > 0)
+        QN_TRY(evaluate_all(r, &written->positional, &values.items));
     if (written->positional_rest)
         QN_TRY(add_rest(r, written->positional_rest, &values));
     if (keyword_count > 0) {

@@ -13,6 +13,14 @@ qn_signal qn_take_signal(qn_render *r)
     return signal;
 }
 
+/* Jinja2 joins what a filter block and a call block give without turning it into text first. */
+static qn_status append_joined(qn_render *r, const qn_node *node, qn_value value)
+{
+    if (!qn_is_string(value))
+        return qn_place_error(r, node, qn_render_fail(r, "expected str instance, %s found", qn_type_name(value)));
+    return qn_place_error(r, node, qn_builder_str_of(r->output, value));
+}
+
 static qn_status execute_output(qn_render *r, const qn_node *node)
 {
     for (size_t i = 0; i < node->items.count; ++i) {
@@ -95,7 +103,7 @@ static qn_status execute_call_block(qn_render *r, const qn_node *node)
     keywords[arguments.keyword_count++] = (qn_keyword){name, caller};
     arguments.keywords = keywords;
     QN_TRY(qn_place_error(r, call, qn_call(r, callee, &arguments, &text)));
-    return qn_place_error(r, call, qn_builder_str_of(r->output, text));
+    return append_joined(r, call, text);
 }
 
 /* The text of a block; *complete is false when `break` or `continue` left it. */
@@ -127,7 +135,7 @@ static qn_status execute_filter_block(qn_render *r, const qn_node *node)
     if (!complete)
         return QN_OK;
     QN_TRY(apply_block_filter(r, node, &text));
-    QN_TRY(qn_place_error(r, node, qn_builder_str_of(r->output, text)));
+    QN_TRY(append_joined(r, node, text));
     qn_leave_scope(r, &node->block.entry);
     return QN_OK;
 }

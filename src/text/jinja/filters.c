@@ -127,11 +127,15 @@ static qn_status filter_round(qn_render *r, qn_value self, const qn_value *given
     }
     if (!qn_is_number(self))
         return qn_render_fail(r, "round: '%s' is not a number", qn_type_name(self));
-    bool to_integer = given[0].kind == QN_VALUE_NONE && !up && !down;
+    if (up || down) {
+        qn_value power = qn_is_missing(given[0]) ? qn_int(0) : given[0];
+        if (!qn_is_number(power))
+            return qn_render_fail(r, "round: precision must be a number, not '%s'", qn_type_name(power));
+        return round_towards(r, self, power, up, out);
+    }
+    bool to_integer = given[0].kind == QN_VALUE_NONE;
     if (!to_integer)
         QN_TRY(qn_argument_integer(r, "round: precision", given[0], 0, &precision));
-    if (up || down)
-        return round_towards(r, self, qn_int(precision), up, out);
     QN_TRY(qn_number_round(r, self, precision, out));
     return to_integer && out->kind == QN_VALUE_FLOAT ? qn_number_truncate(r, out->real, out) : QN_OK;
 }

@@ -19,7 +19,8 @@ static qn_status list_of(qn_render *r, const qn_list_builder *list, const qn_lis
 static qn_arguments rest_of(const qn_arguments *arguments, size_t count)
 {
     qn_arguments rest = *arguments;
-    rest.values += count;
+    if (count > 0)
+        rest.values += count;
     rest.count -= count;
     return rest;
 }

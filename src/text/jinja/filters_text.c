@@ -294,9 +294,10 @@ qn_status qn_filter_urlencode(qn_render *r, qn_value self, const qn_value *given
         return qn_builder_value(&b, out);
     }
     qn_cursor cursor;
-    QN_TRY(qn_cursor_start(r, self, &cursor));
+    const qn_view items = {QN_VIEW_ITEMS, self.kind == QN_VALUE_DICT ? self.dict : NULL};
     if (self.kind == QN_VALUE_DICT)
-        cursor.source = (qn_value){.kind = QN_VALUE_VIEW, .view = &(qn_view){QN_VIEW_ITEMS, self.dict}};
+        self = (qn_value){.kind = QN_VALUE_VIEW, .view = &items};
+    QN_TRY(qn_cursor_start(r, self, &cursor));
     for (bool first = true;; first = false) {
         qn_value pair;
         QN_TRY(qn_cursor_next(r, &cursor, &pair));

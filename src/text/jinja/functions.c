@@ -59,6 +59,8 @@ static qn_status make_dict(qn_render *r, const qn_arguments *arguments, qn_dict 
 {
     if (arguments->count > 1)
         return qn_render_fail(r, "dict expected at most 1 argument, got %zu", arguments->count);
+    if (arguments->count == 1 && arguments->values[0].kind == QN_VALUE_UNDEFINED)
+        return qn_undefined_fail(r, arguments->values[0].undefined);
     if (arguments->count == 1 && arguments->values[0].kind == QN_VALUE_DICT) {
         QN_TRY(qn_dict_copy(r, arguments->values[0].dict, out));
     } else {

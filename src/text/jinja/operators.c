@@ -9,6 +9,9 @@
 #include "text/jinja/text_ops.h"
 #include "text/jinja/undefined.h"
 
+/* Shorter lists are copied rather than grown in place. */
+enum { LEAST_ITEMS_WITH_ROOM = 32 };
+
 static qn_status join_strings(qn_render *r, qn_value a, qn_value b, qn_value *out)
 {
     bool markup = a.string->markup || b.string->markup;
@@ -17,9 +20,8 @@ static qn_status join_strings(qn_render *r, qn_value a, qn_value b, qn_value *ou
         QN_TRY(qn_text_escape(r, a.string, &a));
     if (markup && !b.string->markup)
         QN_TRY(qn_text_escape(r, b.string, &b));
-    qn_builder builder = qn_builder_start(r);
+    qn_builder builder = qn_builder_extend(r, a.string);
     const qn_str *joined;
-    qn_builder_str(&builder, a.string);
     qn_builder_str(&builder, b.string);
     QN_TRY(qn_builder_finish(&builder, &joined));
     QN_TRY(qn_str_mark(r, joined, markup, &joined));
@@ -27,18 +29,38 @@ static qn_status join_strings(qn_render *r, qn_value a, qn_value b, qn_value *ou
     return QN_OK;
 }
 
+/* A copy of the list's items with free places behind them. */
+static qn_status copy_with_room(qn_render *r, const qn_list *list, size_t more, qn_list_room **out)
+{
+    size_t capacity = list->count + more;
+    if (capacity >= LEAST_ITEMS_WITH_ROOM)
+        capacity *= 2;
+    qn_value *items = qn_render_alloc(r, capacity, sizeof *items);
+    *out = items ? qn_render_alloc(r, 1, sizeof **out) : NULL;
+    if (!*out)
+        return qn_render_status(r);
+    if (list->count > 0)
+        memcpy(items, list->items, list->count * sizeof *items);
+    **out = (qn_list_room){items + list->count, capacity - list->count};
+    return qn_render_work(r, list->count / 4);
+}
+
 static qn_status join_lists(qn_render *r, qn_value a, qn_value b, qn_value *out)
 {
-    size_t count = a.list->count + b.list->count;
-    qn_value *items = qn_render_alloc(r, count, sizeof *items);
-    if (!items)
+    qn_list_room *room = a.list->room;
+    qn_list *joined = qn_render_alloc(r, 1, sizeof *joined);
+    if (!joined)
         return qn_render_status(r);
-    QN_TRY(qn_render_work(r, count / 4 + 1));
-    if (a.list->count > 0)
-        memcpy(items, a.list->items, a.list->count * sizeof *items);
+    if (!room || room->end != a.list->items + a.list->count || room->left < b.list->count)
+        QN_TRY(copy_with_room(r, a.list, b.list->count, &room));
+    QN_TRY(qn_render_work(r, b.list->count / 4 + 1));
     if (b.list->count > 0)
-        memcpy(items + a.list->count, b.list->items, b.list->count * sizeof *items);
-    return qn_list_value(r, a.kind, items, count, out);
+        memcpy(room->end, b.list->items, b.list->count * sizeof *room->end);
+    *joined = (qn_list){.count = a.list->count + b.list->count, .items = room->end - a.list->count, .room = room};
+    room->end += b.list->count;
+    room->left -= b.list->count;
+    *out = (qn_value){.kind = a.kind, .list = joined};
+    return QN_OK;
 }
 
 static qn_status repeat(qn_render *r, qn_value value, qn_value times, qn_value *out)

@@ -10,6 +10,9 @@
 /* Going through this many bytes costs one step. */
 enum { BYTES_PER_STEP = 32 };
 
+/* Shorter strings are copied rather than grown in place. */
+enum { LEAST_BYTES_WITH_ROOM = 512 };
+
 size_t qn_utf8_length(const char *data, size_t bytes)
 {
     size_t length = 0;
@@ -23,13 +26,13 @@ qn_status qn_text_work(qn_render *r, size_t bytes)
     return qn_render_work(r, bytes / BYTES_PER_STEP + 1);
 }
 
-static qn_str *new_str(qn_render *r, const char *data, size_t bytes, qn_origin origin)
+static qn_str *new_str(qn_render *r, const char *data, size_t bytes, size_t length, qn_origin origin)
 {
     qn_str *s = qn_render_alloc(r, 1, sizeof *s);
     if (s) {
         s->data = data;
         s->bytes = bytes;
-        s->length = qn_utf8_length(data, bytes);
+        s->length = length;
         s->origin = origin;
     }
     return s;
@@ -38,7 +41,7 @@ static qn_str *new_str(qn_render *r, const char *data, size_t bytes, qn_origin o
 qn_status qn_str_wrap(qn_render *r, const char *data, size_t bytes, qn_origin origin, const qn_str **out)
 {
     QN_TRY(qn_text_work(r, bytes));
-    *out = new_str(r, data, bytes, origin);
+    *out = new_str(r, data, bytes, qn_utf8_length(data, bytes), origin);
     return *out ? QN_OK : qn_render_status(r);
 }
 
@@ -98,7 +101,8 @@ qn_status qn_str_slice(qn_render *r, const qn_str *s, size_t from, size_t to, co
         return QN_OK;
     }
     QN_TRY(qn_text_work(r, to - from));
-    qn_str *slice = new_str(r, s->data + from, to - from, s->origin);
+    size_t length = s->bytes == s->length ? to - from : qn_utf8_length(s->data + from, to - from);
+    qn_str *slice = new_str(r, s->data + from, to - from, length, s->origin);
     if (!slice)
         return qn_render_status(r);
     if (s->origin == QN_ORIGIN_MIXED)
@@ -261,6 +265,7 @@ void qn_builder_text(qn_builder *b, const char *data, size_t bytes, qn_origin or
     if (origin == QN_ORIGIN_REQUEST)
         add_span(b, b->bytes, b->bytes + bytes);
     b->bytes += bytes;
+    b->length += qn_utf8_length(data, bytes);
 }
 
 void qn_builder_literal(qn_builder *b, const char *text)
@@ -289,6 +294,7 @@ void qn_builder_part(qn_builder *b, const qn_str *s, size_t from, size_t to)
     size_t at = b->bytes;
     memcpy(b->data + at, s->data + from, to - from);
     b->bytes += to - from;
+    b->length += s->bytes == s->length ? to - from : qn_utf8_length(s->data + from, to - from);
     if (s->origin == QN_ORIGIN_REQUEST)
         add_span(b, at, b->bytes);
     for (size_t i = 0; i < s->span_count; ++i) {
@@ -297,6 +303,28 @@ void qn_builder_part(qn_builder *b, const qn_str *s, size_t from, size_t to)
         if (start < end)
             add_span(b, at + start - from, at + end - from);
     }
+}
+
+qn_builder qn_builder_extend(qn_render *r, const qn_str *s)
+{
+    qn_builder b = qn_builder_start(r);
+    qn_room *room = s->room;
+    if (!room || room->end != s->data + s->bytes) {
+        qn_builder_str(&b, s);
+        return b;
+    }
+    b.data = room->end - s->bytes;
+    b.bytes = s->bytes;
+    b.length = s->length;
+    b.capacity = s->bytes + room->left;
+    room->left = 0;
+    room->end = NULL;
+    b.spans = room->spans;
+    b.span_count = s->span_count;
+    b.span_capacity = room->span_capacity;
+    if (s->origin == QN_ORIGIN_REQUEST)
+        add_span(&b, 0, s->bytes);
+    return b;
 }
 
 void qn_builder_repeat(qn_builder *b, const qn_str *s, size_t times)
@@ -313,13 +341,25 @@ void qn_builder_repeat(qn_builder *b, const qn_str *s, size_t times)
         qn_builder_str(b, s);
 }
 
+static qn_status attach_room(qn_builder *b, qn_str *s)
+{
+    if (b->bytes < LEAST_BYTES_WITH_ROOM || b->capacity == b->bytes)
+        return QN_OK;
+    s->room = qn_render_alloc(b->render, 1, sizeof *s->room);
+    if (!s->room)
+        return qn_render_status(b->render);
+    *s->room = (qn_room){b->data + b->bytes, b->capacity - b->bytes, b->spans, b->span_capacity};
+    return QN_OK;
+}
+
 qn_status qn_builder_finish(qn_builder *b, const qn_str **out)
 {
     if (b->status != QN_OK)
         return b->status;
-    qn_str *s = new_str(b->render, b->data ? b->data : "", b->bytes, QN_ORIGIN_TEMPLATE);
+    qn_str *s = new_str(b->render, b->data ? b->data : "", b->bytes, b->length, QN_ORIGIN_TEMPLATE);
     if (!s)
         return qn_render_status(b->render);
+    QN_TRY(attach_room(b, s));
     if (b->span_count == 1 && b->spans[0].start == 0 && b->spans[0].end == b->bytes) {
         s->origin = QN_ORIGIN_REQUEST;
     } else if (b->span_count > 0) {

@@ -13,6 +13,15 @@ typedef enum qn_origin {
     QN_ORIGIN_MIXED /* request bytes are those in `spans` */
 } qn_origin;
 
+/* Free bytes behind a string that was built: whoever appends to that string first may have them. So a template that
+ * makes a text longer and longer copies each of its bytes but a few times. */
+typedef struct qn_room {
+    char *end;
+    size_t left;
+    qn_span *spans; /* the string's, with free places behind them too */
+    size_t span_capacity;
+} qn_room;
+
 struct qn_str {
     const char *data; /* not NUL-terminated */
     size_t bytes;
@@ -20,7 +29,9 @@ struct qn_str {
     qn_origin origin;
     bool markup;          /* Python's Markup: made by `safe` and `escape` */
     size_t span_count;    /* 0 unless MIXED */
-    const qn_span *spans; /* ascending, disjoint, not touching */
+    const qn_span *spans; /* ascending, disjoint, not touching; the last one may reach beyond the string, into what was
+                             appended to it */
+    qn_room *room;        /* NULL: none */
 };
 
 enum { QN_NOT_FOUND = -1 };
@@ -62,13 +73,15 @@ typedef struct qn_builder {
     qn_render *render;
     char *data;
     size_t bytes, capacity;
-    size_t limit; /* bytes */
+    size_t length; /* code points */
+    size_t limit;  /* bytes */
     qn_span *spans;
     size_t span_count, span_capacity;
     qn_status status;
 } qn_builder;
 
 qn_builder qn_builder_start(qn_render *r);
+qn_builder qn_builder_extend(qn_render *r, const qn_str *s);                           /* one that holds s already */
 void qn_builder_text(qn_builder *b, const char *data, size_t bytes, qn_origin origin); /* not MIXED */
 void qn_builder_literal(qn_builder *b, const char *text);                              /* the template's */
 void qn_builder_code(qn_builder *b, uint32_t code, qn_origin origin);

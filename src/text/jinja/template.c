@@ -139,8 +139,10 @@ static qn_status hand_over(const qn_str *made, qn_buffer *text, qn_span_list *sp
     bool kept = true;
     if (spans && made->origin == QN_ORIGIN_REQUEST)
         kept = qn_span_list_add(spans, start, start + made->bytes);
-    for (size_t i = 0; spans && kept && i < made->span_count; ++i)
-        kept = qn_span_list_add(spans, start + made->spans[i].start, start + made->spans[i].end);
+    for (size_t i = 0; spans && kept && i < made->span_count; ++i) {
+        size_t end = made->spans[i].end < made->bytes ? made->spans[i].end : made->bytes;
+        kept = qn_span_list_add(spans, start + made->spans[i].start, start + end);
+    }
     if (kept)
         qn_buffer_append(text, made->data, made->bytes);
     if (kept && !text->failed)

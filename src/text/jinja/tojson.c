@@ -264,7 +264,8 @@ qn_status qn_filter_tojson(qn_render *r, qn_value self, const qn_value *given, q
     writer w = {.b = qn_builder_start(r)};
     w.ascii = qn_value_truth(given[0]);
     w.sorted = qn_value_truth(given[3]);
-    QN_TRY(set_indent(r, &w, given[1]));
+    if (!qn_is_string(self)) /* json.dumps writes a string before it looks at the indent */
+        QN_TRY(set_indent(r, &w, given[1]));
     QN_TRY(set_separators(r, &w, given[2]));
     QN_TRY(write_value(&w, self));
     return qn_builder_value(&w.b, out);

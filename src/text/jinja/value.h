@@ -82,9 +82,16 @@ struct qn_undefined {
     qn_value item;      /* a subscript that is not a string; MISSING otherwise */
 };
 
+/* Free places behind a list that was made by +, for the first to append to it (as qn_room in str.h). */
+typedef struct qn_list_room {
+    qn_value *end;
+    size_t left;
+} qn_list_room;
+
 struct qn_list {
     size_t count;
     const qn_value *items;
+    qn_list_room *room;   /* NULL: none */
     bool pair_with_names; /* a tuple made by `groupby`: .grouper and .list name its items */
 };
 
