@@ -21,8 +21,9 @@ void *qn_render_alloc(qn_render *r, size_t count, size_t size)
     void *block = qn_arena_alloc(r->arena, count, size);
     if (block)
         return block;
-    size_t bytes, total;
-    bool sums = qn_size_mul(count, size, &bytes) && qn_size_add(bytes, qn_arena_used_bytes(r->arena), &total);
+    size_t bytes, total; /* as the arena counts: it rounds up to its alignment */
+    bool sums = qn_size_mul(count, size, &bytes) && qn_size_add(bytes, qn_arena_used_bytes(r->arena), &total) &&
+                qn_size_add(total, 16, &total);
     if (!sums || total > r->limits.memory_bytes)
         qn_render_fail(r, "rendering needs more than %zu bytes of memory", r->limits.memory_bytes);
     else

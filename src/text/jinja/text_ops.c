@@ -123,7 +123,7 @@ static qn_status split_spaces(qn_render *r, const qn_str *s, int64_t limit, qn_l
         at = run_end(s, end, true);
     }
     if (at < s->bytes)
-        QN_TRY(add_part(r, list, s, at, qn_space_trimmed(s->data, s->bytes)));
+        QN_TRY(add_part(r, list, s, at, s->bytes));
     return QN_OK;
 }
 
@@ -170,7 +170,7 @@ static qn_status split_spaces_right(qn_render *r, const qn_str *s, int64_t limit
         end = run_start(s, start, true);
     }
     if (end > 0)
-        QN_TRY(add_part(r, list, s, qn_space_prefix(s->data, s->bytes), end));
+        QN_TRY(add_part(r, list, s, 0, end));
     return QN_OK;
 }
 

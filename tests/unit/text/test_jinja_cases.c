@@ -20,6 +20,7 @@ static void small_templates(void **state)
 {
     (void)state;
     check("tests/data/chat_template/jinja.jsonl", NULL);
+    check("tests/data/chat_template/own.jsonl", NULL); /* tools/make_template_cases.py */
 }
 
 static void own_model(void **state)
