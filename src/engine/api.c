@@ -1,5 +1,5 @@
 /* The public header over the engine: translates types, and fills in what the checkpoint asks for. */
-#include "quern/quern.h"
+#include <quern/quern.h>
 
 #include <string.h>
 

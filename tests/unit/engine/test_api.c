@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "quern/quern.h"
+#include <quern/quern.h>
 
 typedef struct heard {
     char reasoning[4096], content[4096];
