@@ -11,7 +11,8 @@
  *     qn_quern_generate(quern, &request, on_text, context, NULL, &error);
  *     qn_quern_close(quern);
  *
- * Words for people (what a run will hold, notices) go to stderr as "quern: ..." lines. */
+ * Words for people (what a run will hold, notices) go to stderr as "quern: ..." lines, or where qn_quern_set_log says.
+ */
 #ifndef QUERN_QUERN_H
 #define QUERN_QUERN_H
 
@@ -86,6 +87,10 @@ typedef struct qn_quern_result {
 /* Returns the status, 0 on success; an answer that on_text ended is a success. on_text and result may be NULL. */
 int qn_quern_generate(qn_quern *quern, const qn_quern_request *request, qn_quern_on_text on_text, void *context,
                       qn_quern_result *result, qn_quern_error *error);
+
+/* Sends the lines, without their newlines, to `sink` instead of stderr; NULL: back to stderr. For the whole process;
+ * before other threads use quern. */
+void qn_quern_set_log(void (*sink)(void *context, const char *line), void *context);
 
 /* "0.1.0" */
 const char *qn_quern_version(void);

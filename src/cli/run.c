@@ -197,6 +197,9 @@ static qn_status read_text(const qn_run_options *options, char **text, size_t *b
         *text = qn_strndup(options->prompt, *bytes);
         return *text != NULL ? QN_OK : qn_fail_memory(err, "prompt", *bytes);
     }
+    if (isatty(STDIN_FILENO)) {
+        qn_log("reading the text from the terminal: Ctrl-D ends it");
+    }
     qn_status status = qn_fd_read(STDIN_FILENO, "standard input", STDIN_LIMIT_BYTES, text, bytes, err);
     if (status == QN_OK && !options->raw && *bytes > 0 && (*text)[*bytes - 1] == '\n') {
         --*bytes;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "engine/engine.h"
@@ -30,6 +31,11 @@ _Static_assert(sizeof((qn_quern_error *)0)->message >= QN_ERROR_MESSAGE_BYTES, "
 const char *qn_quern_version(void)
 {
     return QUERN_VERSION;
+}
+
+void qn_quern_set_log(void (*sink)(void *context, const char *line), void *context)
+{
+    qn_log_set_sink(sink, context);
 }
 
 qn_quern *qn_quern_open(const char *model_dir, const qn_quern_options *options, qn_quern_error *error)

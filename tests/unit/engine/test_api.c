@@ -168,12 +168,30 @@ static void says_what_is_wrong(void **state)
     assert_true(strlen(qn_quern_version()) >= 5);
 }
 
+static void hear_log(void *context, const char *line)
+{
+    heard *h = context;
+    strcat(h->content, line);
+    strcat(h->content, "\n");
+}
+
+static void sends_its_log_elsewhere(void **state)
+{
+    (void)state;
+    heard h = {.calls = 0};
+    qn_quern_set_log(hear_log, &h);
+    qn_quern_close(open_tiny(0));
+    assert_non_null(strstr(h.content, "memory: KV cache"));
+    qn_quern_set_log(NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_a_prompt),           cmocka_unit_test(takes_messages),
         cmocka_unit_test(goes_on_with_raw_text),      cmocka_unit_test(samples_by_seed),
         cmocka_unit_test(ends_at_the_listeners_wish), cmocka_unit_test(says_what_is_wrong),
+        cmocka_unit_test(sends_its_log_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

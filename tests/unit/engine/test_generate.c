@@ -31,7 +31,7 @@ static void set_drafts(qn_engine_options *options, int drafts)
 }
 
 /* transformers' own greedy answers, token by token; with BF16 up to a step whose recorded margin is small. */
-static void check_greedy(const char *isa, double excused_margin)
+static void check_greedy(const char *isa, size_t longest_prompt, double excused_margin)
 {
     qn_engine_options options = tiny_options();
     set_drafts(&options, 1);
@@ -43,6 +43,10 @@ static void check_greedy(const char *isa, double excused_margin)
     {
         size_t prompt_count, count;
         int32_t *prompt = read_ids(json_object_get(one, "prompt_ids"), &prompt_count);
+        if (prompt_count > longest_prompt) {
+            free(prompt);
+            continue;
+        }
         int32_t *want = read_ids(json_object_get(one, "output_ids"), &count);
         const qn_request request = {
             .prompt_ids = prompt, .prompt_count = prompt_count, .sampling = qn_sampling_greedy(), .max_tokens = 120};
@@ -70,8 +74,8 @@ static void check_greedy(const char *isa, double excused_margin)
 static void greedy_equals_the_reference(void **state)
 {
     (void)state;
-    check_greedy("scalar", 1e-4);
-    check_greedy(NULL, 0.2);
+    check_greedy("scalar", SANITIZED ? 40 : 300, 1e-4); /* the long ones: tests/golden/test_shipped_model.c */
+    check_greedy(NULL, SANITIZED ? 200 : SIZE_MAX, 0.2);
 }
 
 /* A prompt of real text (so that drafts are often right) of random length, cut from the needle prompts. */
@@ -79,7 +83,7 @@ static int32_t *random_prompt(random_stream *r, const json_t *cases, size_t *cou
 {
     const json_t *one = json_array_get(cases, random_word(r) % json_array_size(cases));
     int32_t *ids = read_ids(json_object_get(one, "prompt_ids"), count);
-    size_t longest = random_word(r) % 4 == 0 ? 700 : 60;
+    size_t longest = random_word(r) % 4 == 0 && !SANITIZED ? 600 : 50;
     size_t keep = 1 + random_word(r) % (*count < longest ? *count : longest);
     memmove(ids, ids + (*count - keep), keep * sizeof *ids); /* the end, where the question stands */
     *count = keep;
@@ -95,7 +99,7 @@ static void the_same_however_computed(void **state)
     print_message("seed %llu\n", (unsigned long long)r.seed);
     json_t *cases = read_json_lines("models/quern-tiny/eval/greedy_hf.jsonl");
     const char *isas[] = {"scalar", NULL};
-    for (int round = 0; round < 8; round++) {
+    for (int round = 0; round < (SANITIZED ? 4 : 8); round++) {
         const char *isa = isas[round % 2];
         qn_engine_options plain = tiny_options();
         plain.threads = 1;
@@ -106,7 +110,7 @@ static void the_same_however_computed(void **state)
         varied.block_size = (size_t)16 << (random_word(&r) % 5);
         set_drafts(&varied, round / 2 % 4);
         qn_engine *engine = open_engine(&varied, isa);
-        for (int run = 0; run < 6; run++) {
+        for (int run = 0; run < (SANITIZED ? 2 : 5); run++) {
             size_t count;
             int32_t *prompt = random_prompt(&r, cases, &count);
             qn_sampling sampling = qn_sampling_greedy();
@@ -117,7 +121,7 @@ static void the_same_however_computed(void **state)
             const qn_request request = {.prompt_ids = prompt,
                                         .prompt_count = count,
                                         .sampling = sampling,
-                                        .max_tokens = 1 + random_word(&r) % 40,
+                                        .max_tokens = 1 + random_word(&r) % 30,
                                         .ignore_eos = random_word(&r) % 2 == 0};
             qn_result want = run_engine(reference, &request, NULL), got = run_engine(engine, &request, NULL);
             bool same = want.completion_tokens == got.completion_tokens && want.finish == got.finish &&
@@ -293,7 +297,7 @@ static void lengths_are_kept(void **state)
         set_drafts(&options, drafts);
         options.max_model_len = q.count + 40;
         qn_engine *engine = open_engine(&options, NULL);
-        for (size_t most = 1; most <= 40; most++) {
+        for (size_t most = 1; most <= 40; most += SANITIZED ? 5 : 1) {
             qn_request request = {.prompt_ids = q.ids,
                                   .prompt_count = q.count,
                                   .sampling = qn_sampling_greedy(),
