@@ -1,3 +1,4 @@
+/* Python's lookups, in Jinja2's order: `a.b` tries the attribute first, `a['b']` the item. */
 #include "text/jinja/access.h"
 
 #include "text/jinja/call.h"

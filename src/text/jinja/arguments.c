@@ -1,3 +1,4 @@
+/* Binding is Python's: positional arguments in order, then keywords by name, each parameter at most once. */
 #include "text/jinja/arguments.h"
 
 #include "text/jinja/compare.h"

@@ -1,3 +1,4 @@
+/* Macros take arguments by rules of their own (Macro.__call__ in Jinja2's runtime), everything else by Python's. */
 #include "text/jinja/call.h"
 
 #include "text/jinja/compare.h"

@@ -264,6 +264,21 @@ static void append_folded(qn_builder *b, uint32_t code, qn_origin origin)
         qn_builder_code(b, (uint32_t)folded[i], origin);
 }
 
+/* The mapping of one character: what is wanted of a string depends on where in it the character stands. */
+static qn_case mapping_of(qn_case wanted, uint32_t code, bool first, bool after_cased)
+{
+    switch (wanted) {
+    case QN_CASE_TITLE:
+        return after_cased ? QN_CASE_LOWER : QN_CASE_TITLE;
+    case QN_CASE_CAPITAL:
+        return first ? QN_CASE_TITLE : QN_CASE_LOWER;
+    case QN_CASE_SWAP:
+        return qn_code_is_upper(code) ? QN_CASE_LOWER : qn_code_is_lower(code) ? QN_CASE_UPPER : QN_CASE_SWAP;
+    default:
+        return wanted;
+    }
+}
+
 void qn_builder_cased(qn_builder *b, const qn_str *s, size_t from, size_t to, qn_case wanted)
 {
     qn_walk walk = {.string = s, .offset = from};
@@ -271,25 +286,22 @@ void qn_builder_cased(qn_builder *b, const qn_str *s, size_t from, size_t to, qn
     if (b->status == QN_OK)
         b->status = qn_render_work(b->render, (to - from) / 4);
     while (b->status == QN_OK && walk.offset < to && qn_walk_next(&walk)) {
-        qn_case now = wanted;
-        if (wanted == QN_CASE_TITLE && after_cased)
-            now = QN_CASE_LOWER;
-        else if (wanted == QN_CASE_CAPITAL)
-            now = first ? QN_CASE_TITLE : QN_CASE_LOWER;
-        else if (wanted == QN_CASE_SWAP && qn_code_is_upper(walk.code))
-            now = QN_CASE_LOWER;
-        else if (wanted == QN_CASE_SWAP && qn_code_is_lower(walk.code))
-            now = QN_CASE_UPPER;
-        if (now == QN_CASE_UPPER)
+        switch (mapping_of(wanted, walk.code, first, after_cased)) {
+        case QN_CASE_UPPER:
             append_upper(b, walk.code, walk.origin);
-        else if (now == QN_CASE_LOWER)
+            break;
+        case QN_CASE_LOWER:
             append_lower(b, s, from, to, &walk);
-        else if (now == QN_CASE_TITLE)
+            break;
+        case QN_CASE_TITLE:
             append_title(b, walk.code, walk.origin);
-        else if (now == QN_CASE_FOLD)
+            break;
+        case QN_CASE_FOLD:
             append_folded(b, walk.code, walk.origin);
-        else
+            break;
+        default:
             qn_builder_code(b, walk.code, walk.origin);
+        }
         after_cased = is_cased(walk.code);
         first = false;
     }

@@ -1,3 +1,4 @@
+/* What lexer, parser and scopes share: memory, names, errors with their place. */
 #include "text/jinja/compiler.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Values share the strings of the JSON they come from, so that a long conversation is not copied to be rendered. */
 #include "text/jinja/context.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Statements write into the builder that r->output names; a block that captures its text puts another one there. */
 #include "text/jinja/execute.h"
 
 #include "text/jinja/call.h"

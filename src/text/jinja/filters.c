@@ -140,12 +140,6 @@ static qn_status filter_round(qn_render *r, qn_value self, const qn_value *given
     return to_integer && out->kind == QN_VALUE_FLOAT ? qn_number_truncate(r, out->real, out) : QN_OK;
 }
 
-/* A filter of Jinja2's that chat templates have no use for; named so that it can be told from a misspelt one. */
-#define UNSUPPORTED(its_name)                               \
-    {                                                       \
-        .function = {.name = its_name}, .unsupported = true \
-    }
-
 static const qn_filter filters[] = {
     {.function = {.name = "abs", .native = filter_abs}},
     {.function = {.name = "attr", .native = filter_attr, .parameters = {"name"}, .required = 1}},
@@ -182,8 +176,8 @@ static const qn_filter filters[] = {
      .takes_markup = true},
     {.function = {.name = "min", .native = qn_filter_min, .parameters = {"case_sensitive", "attribute"}},
      .takes_markup = true},
-    UNSUPPORTED("pprint"),
-    UNSUPPORTED("random"),
+    {.function = {.name = "pprint"}, .unsupported = true},
+    {.function = {.name = "random"}, .unsupported = true},
     {.function = {.name = "reject", .raw = qn_filter_reject}, .takes_markup = true},
     {.function = {.name = "rejectattr", .raw = qn_filter_rejectattr}, .takes_markup = true},
     {.function = {.name = "replace", .native = qn_filter_replace, .parameters = {"old", "new", "count"}, .required = 2},
@@ -197,7 +191,7 @@ static const qn_filter filters[] = {
     {.function = {.name = "sort", .native = qn_filter_sort, .parameters = {"reverse", "case_sensitive", "attribute"}},
      .takes_markup = true},
     {.function = {.name = "string", .native = qn_filter_string}, .takes_markup = true},
-    UNSUPPORTED("striptags"),
+    {.function = {.name = "striptags"}, .unsupported = true},
     {.function = {.name = "sum", .native = qn_filter_sum, .parameters = {"attribute", "start"}}},
     {.function = {.name = "title", .native = qn_filter_title}, .takes_markup = true},
     {.function = {.name = "tojson",
@@ -212,9 +206,9 @@ static const qn_filter filters[] = {
      .takes_markup = true},
     {.function = {.name = "upper", .native = qn_filter_upper}},
     {.function = {.name = "urlencode", .native = qn_filter_urlencode}, .takes_markup = true},
-    UNSUPPORTED("urlize"),
+    {.function = {.name = "urlize"}, .unsupported = true},
     {.function = {.name = "wordcount", .native = qn_filter_wordcount}, .takes_markup = true},
-    UNSUPPORTED("wordwrap"),
+    {.function = {.name = "wordwrap"}, .unsupported = true},
     {.function = {.name = "xmlattr", .native = qn_filter_xmlattr, .parameters = {"autospace"}}},
 };
 

@@ -7,7 +7,7 @@
 typedef struct qn_filter {
     qn_function function;
     bool takes_markup; /* does to Markup what it does to plain text; the others refuse it */
-    bool unsupported;  /* Jinja2 has it, quern does not */
+    bool unsupported;  /* Jinja2 has it, quern does not; named so that it can be told from a misspelt one */
 } qn_filter;
 
 /* NULL: Jinja2 has none of that name. */

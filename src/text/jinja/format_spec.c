@@ -111,7 +111,7 @@ static void general_with_point(double real, int precision, char *text, size_t ro
     if (precision == 0)
         precision = 1;
     snprintf(scientific, sizeof scientific, "%.*e", precision - 1, real);
-    int power = atoi(strchr(scientific, 'e') + 1);
+    int power = (int)strtol(strchr(scientific, 'e') + 1, NULL, 10);
     if (power < -4 || power >= precision - 1) {
         /* %g takes the exponent from one power later on: drop the zeros it would drop. */
         char *exponent = strchr(scientific, 'e'), *end = exponent;

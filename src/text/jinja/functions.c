@@ -1,3 +1,4 @@
+/* What templates can call by name without being given it. */
 #include "text/jinja/functions.h"
 
 #include <stdio.h>

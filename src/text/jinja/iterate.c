@@ -1,3 +1,4 @@
+/* One cursor for every iterable kind, so that loops and filters need not know them. */
 #include "text/jinja/iterate.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Strings are unescaped by the rules of Python's unicode-escape codec, numbers by those of its int and float. */
 #include "text/jinja/literal.h"
 
 #include <ctype.h>

@@ -138,7 +138,19 @@ static qn_status cycler_reset(qn_render *r, qn_value self, const qn_value *given
     return QN_OK;
 }
 
-#define KIND(kind) (1u << QN_VALUE_##kind)
+/* Sets of kinds. */
+enum {
+    OF_BOOL = 1 << QN_VALUE_BOOL,
+    OF_INT = 1 << QN_VALUE_INT,
+    OF_BIG_INT = 1 << QN_VALUE_BIG_INT,
+    OF_FLOAT = 1 << QN_VALUE_FLOAT,
+    OF_STRING = 1 << QN_VALUE_STRING,
+    OF_LIST = 1 << QN_VALUE_LIST,
+    OF_TUPLE = 1 << QN_VALUE_TUPLE,
+    OF_DICT = 1 << QN_VALUE_DICT,
+    OF_RANGE = 1 << QN_VALUE_RANGE,
+    OF_CYCLER = 1 << QN_VALUE_CYCLER
+};
 
 /* A method of every kind whose bit is set. */
 typedef struct kind_method {
@@ -147,26 +159,24 @@ typedef struct kind_method {
 } kind_method;
 
 static const kind_method collection_methods[] = {
-    {KIND(DICT),
-     {.name = "get", .native = dict_get, .parameters = {"key", "default"}, .required = 1, .positional = true}},
-    {KIND(DICT), {.name = "items", .native = dict_items}},
-    {KIND(DICT), {.name = "keys", .native = dict_keys}},
-    {KIND(DICT), {.name = "values", .native = dict_values}},
-    {KIND(DICT) | KIND(LIST), {.name = "copy", .native = copy}},
-    {KIND(LIST) | KIND(TUPLE) | KIND(RANGE),
+    {OF_DICT, {.name = "get", .native = dict_get, .parameters = {"key", "default"}, .required = 1, .positional = true}},
+    {OF_DICT, {.name = "items", .native = dict_items}},
+    {OF_DICT, {.name = "keys", .native = dict_keys}},
+    {OF_DICT, {.name = "values", .native = dict_values}},
+    {OF_DICT | OF_LIST, {.name = "copy", .native = copy}},
+    {OF_LIST | OF_TUPLE | OF_RANGE,
      {.name = "count", .native = sequence_count, .parameters = {"value"}, .required = 1, .positional = true}},
-    {KIND(LIST) | KIND(TUPLE),
+    {OF_LIST | OF_TUPLE,
      {.name = "index",
       .native = sequence_index,
       .parameters = {"value", "start", "stop"},
       .required = 1,
       .positional = true}},
-    {KIND(RANGE),
-     {.name = "index", .native = sequence_index, .parameters = {"value"}, .required = 1, .positional = true}},
-    {KIND(INT) | KIND(BIG_INT) | KIND(BOOL), {.name = "bit_length", .native = int_bit_length}},
-    {KIND(FLOAT), {.name = "is_integer", .native = float_is_integer}},
-    {KIND(CYCLER), {.name = "next", .native = cycler_next}},
-    {KIND(CYCLER), {.name = "reset", .native = cycler_reset}},
+    {OF_RANGE, {.name = "index", .native = sequence_index, .parameters = {"value"}, .required = 1, .positional = true}},
+    {OF_INT | OF_BIG_INT | OF_BOOL, {.name = "bit_length", .native = int_bit_length}},
+    {OF_FLOAT, {.name = "is_integer", .native = float_is_integer}},
+    {OF_CYCLER, {.name = "next", .native = cycler_next}},
+    {OF_CYCLER, {.name = "reset", .native = cycler_reset}},
 };
 
 const qn_function *qn_collection_method(qn_value_kind kind, const qn_str *name)
@@ -199,7 +209,7 @@ bool qn_attribute_is_unsafe(qn_value_kind kind, const qn_str *name)
         "__ne__",      "__new__",     "__reduce__",        "__reduce_ex__",    "__repr__",
         "__setattr__", "__sizeof__",  "__str__",           "__subclasshook__", NULL};
     static const char *const of_containers[] = {"__contains__", "__getitem__", "__iter__", "__len__", NULL};
-    unsigned containers = KIND(STRING) | KIND(LIST) | KIND(TUPLE) | KIND(DICT) | KIND(RANGE);
+    unsigned containers = OF_STRING | OF_LIST | OF_TUPLE | OF_DICT | OF_RANGE;
     if (name->bytes > 0 && name->data[0] == '_')
         return is_one_of(name, of_objects) || ((containers >> kind & 1) && is_one_of(name, of_containers));
     return (kind == QN_VALUE_LIST && is_one_of(name, of_lists)) || (kind == QN_VALUE_DICT && is_one_of(name, of_dicts));

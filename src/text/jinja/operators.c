@@ -1,3 +1,4 @@
+/* Numbers go to number.c; here is what + * % mean for the others. */
 #include "text/jinja/operators.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Everything that is printed ends here, so a value without a text of its own is refused here. */
 #include "text/jinja/repr.h"
 
 #include <inttypes.h>
@@ -34,7 +35,7 @@ static int shortest_digits(double real, char digits[20])
     while (count > 1 && digits[count - 1] == '0')
         --count;
     digits[count] = '\0';
-    return atoi(exponent + 1);
+    return (int)strtol(exponent + 1, NULL, 10);
 }
 
 void qn_float_text(double real, char out[QN_FLOAT_TEXT_BYTES])

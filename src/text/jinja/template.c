@@ -108,7 +108,7 @@ static qn_template_limits with_defaults(const qn_template_limits *given)
 {
     qn_template_limits limits = given ? *given : (qn_template_limits){0};
     if (!limits.steps)
-        limits.steps = 100 * 1000 * 1000;
+        limits.steps = UINT64_C(100000000);
     if (!limits.memory_bytes)
         limits.memory_bytes = (size_t)512 << 20;
     if (!limits.output_bytes)

@@ -1,3 +1,4 @@
+/* Found places are byte offsets: a match of whole characters is one of bytes, since UTF-8 synchronises itself. */
 #include "text/jinja/text_ops.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* As json.dumps writes it with its default separators; plain runs of a string are copied whole. */
 #include "text/jinja/tojson.h"
 
 #include <inttypes.h>

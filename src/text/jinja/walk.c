@@ -1,3 +1,4 @@
+/* One place that knows which parts a node has, for the passes that only want to visit them. */
 #include "text/jinja/walk.h"
 
 static qn_status visit_all(const qn_nodes *nodes, qn_node_visitor *visit, void *context)
