@@ -4,7 +4,8 @@
  *
  * A choice may differ where its margin is below 1e-5, and then only what follows from it may differ: later stages of
  * the same row and later rows. Rows before the kept ones are not in the goldens; there a choice of ours with such a
- * margin counts as one that may have differed. Each case prints its worst differences and how much was excused. */
+ * margin counts as one that may have differed. Each case prints its worst differences and its near-ties. No difference
+ * had to be excused so far; one that does fails the test all the same, saying so, for somebody to look at. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -67,11 +68,28 @@ static void name_of(const comparison *c, const char *what, size_t layer, char *o
         snprintf(out, bytes, "%s.%zu", what, layer);
 }
 
+/* What the goldens leave out: attn.L and chains of tiny-long, attn of every MTP layer. */
+static bool may_be_absent(const comparison *c, const char *name)
+{
+    bool is_long = strcmp(c->checkpoint, "tiny-long") == 0;
+    return strcmp(name, "mtp_attn") == 0 ||
+           (is_long && (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mtp_chain_", 10) == 0));
+}
+
+/* [rows, width] of the golden; NULL where it may be absent, a failure where it may not. */
+static float *expect_floats(const comparison *c, const char *name, size_t *rows, size_t *width)
+{
+    float *golden = golden_floats(c->golden, name, rows, width);
+    if (!golden && !may_be_absent(c, name))
+        fail_msg("%s, %zu tokens: the golden lacks %s", c->checkpoint, c->golden->n, name);
+    return golden;
+}
+
 /* ours [n, width] against the golden's kept rows. */
 static void compare_floats(comparison *c, const char *name, const float *ours, size_t width, int stage)
 {
     size_t rows, golden_width, first = c->golden->first;
-    float *golden = golden_floats(c->golden, name, &rows, &golden_width);
+    float *golden = expect_floats(c, name, &rows, &golden_width);
     if (!golden)
         return;
     assert_int_equal(golden_width, width);
@@ -170,7 +188,7 @@ static void compare_chain(comparison *c, const char *name, rig *r, qn_kv_sequenc
                           qn_mtp_selection *selection, bool share)
 {
     size_t rows, width, draft_count, n = c->golden->n, hidden_size = r->hidden_size;
-    float *golden = golden_floats(c->golden, name, &rows, &width);
+    float *golden = expect_floats(c, name, &rows, &width);
     if (!golden)
         return;
     int32_t *drafts = golden_json_ints(c->golden->json, name, &draft_count);
@@ -185,6 +203,7 @@ static void compare_chain(comparison *c, const char *name, rig *r, qn_kv_sequenc
             worst = fmax(worst, fabs((double)logits[i] - (double)golden[step * width + i]));
         if (worst > TOLERANCE && !excused)
             fail_msg("%s, %zu tokens: %s: draft %zu is off by %g", c->checkpoint, n, name, step, worst);
+        c->excused += worst > TOLERANCE;
         if (!excused)
             assert_int_equal(rig_argmax(logits, width), drafts[step]);
         c->worst = worst > c->worst && worst <= TOLERANCE ? worst : c->worst;
@@ -342,8 +361,10 @@ static void check_case(rig *r, const char *checkpoint, const golden_case *g)
     compare_floats(&c, "final_norm", hidden, r->hidden_size, LAST_STAGE);
     compare_floats(&c, "logits", logits, r->vocab_size, LAST_STAGE);
     compare_mtp(&c, r, &sequence, hidden, mtp_out, record);
-    printf("%-22s %5zu tokens: worst %.1e, near-ties %zu, rows excused %zu", checkpoint, g->n, c.worst, c.flips,
-           c.excused);
+    printf("%-22s %5zu tokens: worst %.1e, near-ties %zu", checkpoint, g->n, c.worst, c.flips);
+    if (c.excused > 0)
+        fail_msg("%s, %zu tokens: %zu rows differ behind near-ties: look whether these flips are just", checkpoint,
+                 g->n, c.excused);
 
     check_continuation(&c, r, &sequence, hidden, mtp_out);
     if (g->n <= 200 && g->n <= RIG_LONGEST_PROMPT / 8)
