@@ -7,9 +7,7 @@
 
 #include <jansson.h>
 
-#include "server/api_error.h"
 #include "server/openai_response.h"
-#include "server/sse.h"
 
 static qn_chat_head head(void)
 {
@@ -154,54 +152,13 @@ static void test_ids_differ(void **state)
     assert_true(a.created > 1600000000);
 }
 
-static void test_errors(void **state)
-{
-    (void)state;
-    static const struct {
-        qn_status status;
-        unsigned http;
-    } cases[] = {{QN_USAGE, 400},     {QN_BAD_INPUT, 400}, {QN_RESOURCE, 503},
-                 {QN_CANCELLED, 503}, {QN_FAILED, 500},    {QN_INTERNAL, 500}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        qn_error err;
-        qn_fail(&err, cases[i].status, "thing: \"reason\"");
-        qn_api_error error = qn_api_error_of(&err);
-        assert_int_equal(error.status, cases[i].http);
-        qn_buffer out = {0};
-        qn_api_error_write(&error, &err, &out);
-        json_t *body = parse(&out);
-        assert_string_equal(STRING(body, "error", "message"), "thing: \"reason\"");
-        assert_true(json_is_null(AT(body, "error", "param")));
-        assert_string_equal(STRING(body, "error", "type"),
-                            cases[i].http >= 500 ? "server_error" : "invalid_request_error");
-        json_decref(body);
-    }
-    qn_error err;
-    qn_fail_field(&err, QN_USAGE, "model", "model: unknown");
-    qn_buffer out = {0};
-    qn_api_error_write(&(qn_api_error){.status = 404, .code = "model_not_found"}, &err, &out);
-    json_t *body = parse(&out);
-    assert_string_equal(STRING(body, "error", "param"), "model");
-    assert_string_equal(STRING(body, "error", "code"), "model_not_found");
-    json_decref(body);
-}
-
-static void test_events(void **state)
-{
-    (void)state;
-    qn_buffer out = {0};
-    qn_sse_data(&out, "{}", 2);
-    qn_sse_comment(&out, "working");
-    assert_string_equal(qn_buffer_string(&out), "data: {}\n\n: working\n\n");
-    qn_buffer_free(&out);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answer), cmocka_unit_test(test_answers_that_lack_a_part),
-        cmocka_unit_test(test_chunks), cmocka_unit_test(test_ids_differ),
-        cmocka_unit_test(test_errors), cmocka_unit_test(test_events),
+        cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_answers_that_lack_a_part),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_ids_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
