@@ -189,6 +189,18 @@ def test_crowd_gets_what_one_gets(server):
     assert together == [(said["content"] or "", said["reasoning"] or "") for said in alone]
 
 
+def test_speculation_changes_no_answer(server, start_server):
+    speculating = start_server("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+    for fields in ({"temperature": 0}, {"temperature": 1, "seed": 11}):
+        plain, fast = (answer(each, chat(**fields)) for each in (server, speculating))
+        assert fast["choices"] == plain["choices"]
+        assert fast["usage"] == plain["usage"]
+        assert plain["timings"]["draft_n"] == 0
+        assert fast["timings"]["draft_n"] >= fast["timings"]["draft_n_accepted"] > 0
+        chunks = stream(speculating, chat(**fields))
+        assert joined(chunks, "content") == (plain["choices"][0]["message"]["content"] or "")
+
+
 def test_models_health_version(server):
     listed = server.get("/v1/models").json()
     assert listed["object"] == "list"
