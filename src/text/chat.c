@@ -338,6 +338,8 @@ qn_status qn_chat_render(const qn_chat *chat, const json_t *messages, const json
         status = request_variables(messages, tools, kwargs, add_generation_prompt, &variables, err);
     if (status == QN_OK)
         status = qn_template_render(chat->template, variables, chat->special_tokens, NULL, text, request_spans, err);
+    if (status == QN_USAGE && err->field[0] == '\0')
+        strcpy(err->field, "messages"); /* what a template refuses is a conversation */
     json_decref(variables);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Equality, order, truth, hashing and identity of values, by Python's rules. */
+/* Equality, order, truth and identity of values, by Python's rules. */
 #ifndef QN_TEXT_JINJA_COMPARE_H
 #define QN_TEXT_JINJA_COMPARE_H
 
@@ -22,10 +22,6 @@ bool qn_value_truth(qn_value value);
 
 /* len(value), or false where Python has none. */
 bool qn_value_length(qn_value value, size_t *out);
-
-/* Equal values have equal hashes. Fails for what Python calls unhashable. */
-qn_status qn_value_hash(qn_render *r, qn_value value, uint64_t *out);
-uint64_t qn_str_hash(const qn_render *r, const qn_str *s);
 
 /* Python's sorted(): stable; `keys` (as many as items) decide and move along. */
 qn_status qn_values_sort(qn_render *r, qn_value *items, qn_value *keys, size_t count, bool reverse);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/jinja/compare.h"
+#include "text/jinja/hash.h"
 #include "text/jinja/str.h"
 
 enum { LINEAR_ENTRIES = 8 };

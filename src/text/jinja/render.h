@@ -23,7 +23,7 @@ typedef struct qn_render {
     qn_template_limits limits; /* none of them 0 */
     uint64_t steps_left;
     uint32_t depth;
-    uint64_t hash_seed;       /* of dictionaries: requests cannot know which keys collide */
+    uint64_t hash_key[2];     /* of dictionaries: hash.h */
     const qn_dict *variables; /* what names that the template does not set mean */
     qn_error *err;
     bool placed; /* err already tells line and column */

@@ -156,7 +156,8 @@ qn_status qn_template_render(const qn_template *t, const json_t *request, const 
                              const qn_template_limits *limits, qn_buffer *text, qn_span_list *request_spans,
                              qn_error *err)
 {
-    qn_render r = {.template = t, .limits = with_defaults(limits), .err = err, .hash_seed = qn_random_seed()};
+    qn_render r = {
+        .template = t, .limits = with_defaults(limits), .err = err, .hash_key = {qn_random_seed(), qn_random_seed()}};
     r.steps_left = r.limits.steps;
     r.arena = qn_arena_new(r.limits.memory_bytes);
     if (!r.arena)

@@ -28,7 +28,7 @@ typedef struct qn_template_limits {
     uint64_t steps;      /* nodes evaluated and, in blocks of some bytes, text copied or searched: 100 million */
     size_t memory_bytes; /* all values made while rendering: 512 MiB */
     size_t output_bytes; /* 64 MiB */
-    uint32_t depth;      /* nested evaluations, macro calls among them: 2,000 (about 1 MiB of stack) */
+    uint32_t depth;      /* nested evaluations, macro calls among them: 2,000 (under 2 MiB of stack) */
 } qn_template_limits;
 
 enum {

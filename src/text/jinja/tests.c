@@ -1,5 +1,6 @@
 /* The tests of Jinja2: `value is NAME`. */
 #include "text/jinja/compare.h"
+#include "text/jinja/hash.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/iterate.h"
 #include "text/jinja/operators.h"

@@ -244,7 +244,7 @@ static void arguments_of_calls_are_parsed(void **state)
     expect_failure(chat, broken, NULL, "messages", "messages[1].tool_calls[1].function.arguments: not JSON:");
     expect_failure(chat, number, NULL, "messages",
                    "messages[0].tool_calls[0].function.arguments: must be the text of a JSON object, not of array");
-    expect_failure(chat, "[1, 2, 3, 4, 5, 6]", NULL, "", "refused");
+    expect_failure(chat, "[1, 2, 3, 4, 5, 6]", NULL, "messages", "refused");
     qn_chat_free(chat);
 }
 
