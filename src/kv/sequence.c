@@ -79,3 +79,17 @@ uint8_t *qn_kv_index_row(const qn_kv_sequence *sequence, size_t layer, size_t sl
     assert(layout->index_offset[layer] != SIZE_MAX);
     return row_in_block(sequence, slot, layout->index_offset[layer], layout->index_width);
 }
+
+void qn_kv_latent_rows(const qn_kv_sequence *sequence, size_t layer, size_t first_slot, const int32_t *positions,
+                       size_t count, const void **rows)
+{
+    const qn_kv_layout *layout = qn_kv_pool_layout(sequence->pool);
+    size_t row_bytes = layout->latent_width * (qn_dtype_bits(layout->dtype) / 8), mask = layout->block_tokens - 1;
+    unsigned shift = (unsigned)__builtin_ctzll(layout->block_tokens);
+    const uint8_t *region = qn_kv_pool_block(sequence->pool, 0) + layout->latent_offset[layer];
+    for (size_t i = 0; i < count; i++) {
+        size_t slot = first_slot + (positions ? (size_t)positions[i] : i);
+        assert(slot >> shift < sequence->block_count);
+        rows[i] = region + (size_t)sequence->blocks[slot >> shift] * layout->block_bytes + (slot & mask) * row_bytes;
+    }
+}

@@ -26,4 +26,8 @@ void qn_kv_sequence_truncate(qn_kv_sequence *sequence, size_t tokens);
 uint8_t *qn_kv_latent_row(const qn_kv_sequence *sequence, size_t layer, size_t slot);
 uint8_t *qn_kv_index_row(const qn_kv_sequence *sequence, size_t layer, size_t slot);
 
+/* rows[i] = the latent row of slot first_slot + positions[i]; positions NULL: of slot first_slot + i. */
+void qn_kv_latent_rows(const qn_kv_sequence *sequence, size_t layer, size_t first_slot, const int32_t *positions,
+                       size_t count, const void **rows);
+
 #endif

@@ -7,6 +7,8 @@
 
 enum { ROW_BLOCK = 8, HEAD_GROUP = 8, ITEMS_PER_THREAD = 3 };
 
+_Static_assert(ROW_BLOCK *HEAD_GROUP <= QN_ATTENTION_TILE, "a worker's buffers hold an item");
+
 typedef struct attention {
     const qn_step *step;
     const qn_layer_weights *weights;
@@ -124,27 +126,18 @@ static void absorb_queries(const attention *a, const attention_tile *t)
     }
 }
 
-static size_t list_keys(const attention *a, size_t row, const void **keys)
-{
-    const qn_selection *s = &a->step->ws->selection[row];
-    const qn_kv_sequence *sequence = a->step->ws->row[row].sequence;
-    for (size_t i = 0; i < s->count; i++) {
-        size_t position = s->positions ? (size_t)s->positions[i] : i;
-        keys[i] = qn_kv_latent_row(sequence, a->layer, position + a->step->first_slot);
-    }
-    return s->count;
-}
-
 /* worker->latent_values [rows, heads, latent] = sum_s p_s c_s. */
 static void attend_rows(const attention *a, const attention_tile *t)
 {
     const qn_config *c = a->step->config;
     size_t latent = c->kv_lora_rank, rope = c->qk_rope_head_dim;
     for (size_t r = 0; r < t->rows; r++) {
-        size_t count = list_keys(a, t->row + r, t->worker->keys);
+        const qn_selection *s = &a->step->ws->selection[t->row + r];
+        qn_kv_latent_rows(a->step->ws->row[t->row + r].sequence, a->layer, a->step->first_slot, s->positions, s->count,
+                          t->worker->keys);
         a->step->kernels->attend(t->worker->latent_values + r * t->heads * latent,
                                  t->worker->latent_queries + r * t->heads * (latent + rope), t->heads, latent, rope,
-                                 a->step->rope->softmax_scale, t->worker->keys, count, t->worker->attend);
+                                 a->step->rope->softmax_scale, t->worker->keys, s->count, t->worker->attend);
     }
 }
 
@@ -168,24 +161,14 @@ static void expand_values(const attention *a, const attention_tile *t)
     }
 }
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 static void attend_tile(void *context, size_t item, size_t worker)
 {
     const attention *a = context;
     size_t row = item / a->head_groups * a->row_block, head = item % a->head_groups * a->head_group;
     attention_tile tile = {.row = row,
-                           .rows = min_size(a->row_block, a->step->rows - row),
+                           .rows = qn_min_size(a->row_block, a->step->rows - row),
                            .head = head,
-                           .heads = min_size(a->head_group, a->step->config->num_attention_heads - head),
+                           .heads = qn_min_size(a->head_group, a->step->config->num_attention_heads - head),
                            .worker = &a->step->ws->worker[worker]};
     absorb_queries(a, &tile);
     attend_rows(a, &tile);
@@ -197,14 +180,14 @@ static void attend_tile(void *context, size_t item, size_t worker)
 static void attend_all(attention *a)
 {
     size_t wanted = qn_pool_threads(a->step->pool) * ITEMS_PER_THREAD, heads = a->step->config->num_attention_heads;
-    a->row_block = min_size(ROW_BLOCK, a->step->rows);
-    a->head_group = min_size(HEAD_GROUP, heads);
-    while (a->head_group > 1 && ceil_div(a->step->rows, a->row_block) * ceil_div(heads, a->head_group) < wanted)
-        a->head_group = ceil_div(a->head_group, 2);
-    while (a->row_block > 1 && ceil_div(a->step->rows, a->row_block) * ceil_div(heads, a->head_group) < wanted)
-        a->row_block = ceil_div(a->row_block, 2);
-    a->head_groups = ceil_div(heads, a->head_group);
-    qn_pool_run(a->step->pool, ceil_div(a->step->rows, a->row_block) * a->head_groups, attend_tile, a);
+    a->row_block = qn_min_size(ROW_BLOCK, a->step->rows);
+    a->head_group = qn_min_size(HEAD_GROUP, heads);
+    while (a->head_group > 1 && qn_ceil_div(a->step->rows, a->row_block) * qn_ceil_div(heads, a->head_group) < wanted)
+        a->head_group = qn_ceil_div(a->head_group, 2);
+    while (a->row_block > 1 && qn_ceil_div(a->step->rows, a->row_block) * qn_ceil_div(heads, a->head_group) < wanted)
+        a->row_block = qn_ceil_div(a->row_block, 2);
+    a->head_groups = qn_ceil_div(heads, a->head_group);
+    qn_pool_run(a->step->pool, qn_ceil_div(a->step->rows, a->row_block) * a->head_groups, attend_tile, a);
 }
 
 static void pack_values(void *context, size_t row, size_t worker)

@@ -39,16 +39,6 @@ typedef struct mlp {
     size_t tile;   /* of the hidden size */
 } mlp;
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 static void pack_input(void *context, size_t row, size_t worker)
 {
     (void)worker;
@@ -114,7 +104,7 @@ static size_t lay_out_items(const mlp *m)
         outputs += groups[g].inner;
     for (size_t g = 0; g < m->groups; g++) {
         groups[g].tile = qn_tile_outputs(m->step->pool, outputs, 2 * qn_matrix_row_bytes(groups[g].gate));
-        items += ceil_div(groups[g].inner, groups[g].tile) * ceil_div(groups[g].rows, QN_MATMUL_MAX_ROWS);
+        items += qn_ceil_div(groups[g].inner, groups[g].tile) * qn_ceil_div(groups[g].rows, QN_MATMUL_MAX_ROWS);
         groups[g].items = items;
     }
     return items;
@@ -151,9 +141,9 @@ static void gate_and_up(void *context, size_t item, size_t worker)
     size_t g = group_of_item(groups, m->groups, item);
     const qn_mlp_group *group = &groups[g];
     item -= g > 0 ? groups[g - 1].items : 0;
-    size_t row_blocks = ceil_div(group->rows, QN_MATMUL_MAX_ROWS);
-    size_t first = item / row_blocks * group->tile, last = min_size(first + group->tile, group->inner);
-    size_t row = item % row_blocks * QN_MATMUL_MAX_ROWS, rows = min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
+    size_t row_blocks = qn_ceil_div(group->rows, QN_MATMUL_MAX_ROWS);
+    size_t first = item / row_blocks * group->tile, last = qn_min_size(first + group->tile, group->inner);
+    size_t row = item % row_blocks * QN_MATMUL_MAX_ROWS, rows = qn_min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
 
     float *gate[QN_MATMUL_MAX_ROWS], *up[QN_MATMUL_MAX_ROWS];
     for (size_t r = 0; r < rows; r++) {
@@ -174,7 +164,7 @@ static void pack_activations(void *context, size_t batch, size_t worker)
     const qn_mlp_weights *dense = &m->weights->dense;
     size_t all = m->pairs + (dense->count > 0 ? m->step->rows : 0);
     const float *routed = m->step->ws->activations, *shared = routed + m->pairs * m->weights->experts.inner;
-    for (size_t i = batch * PACK_BATCH; i < min_size((batch + 1) * PACK_BATCH, all); i++) {
+    for (size_t i = batch * PACK_BATCH; i < qn_min_size((batch + 1) * PACK_BATCH, all); i++) {
         if (i < m->pairs)
             qn_packed_put(&m->down, i, routed + i * m->weights->experts.inner);
         else
@@ -187,7 +177,7 @@ static void add_down(const mlp *m, const qn_mlp_group *group, size_t first, size
 {
     const void *const *x = qn_packed_rows(group->row ? &m->down : &m->shared_down, group->down) + group->first_packed;
     for (size_t row = 0; row < group->rows; row += QN_MATMUL_MAX_ROWS) {
-        size_t rows = min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
+        size_t rows = qn_min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
         float *y[QN_MATMUL_MAX_ROWS];
         for (size_t r = 0; r < rows; r++)
             y[r] = tile + r * QN_TILE_OUTPUTS;
@@ -204,7 +194,7 @@ static void down_tile(void *context, size_t item, size_t worker)
 {
     const mlp *m = context;
     qn_workspace *ws = m->step->ws;
-    size_t first = item * m->tile, last = min_size(first + m->tile, m->step->config->hidden_size);
+    size_t first = item * m->tile, last = qn_min_size(first + m->tile, m->step->config->hidden_size);
     for (size_t r = 0; r < m->step->rows; r++)
         memset(ws->branch.rows[r] + first, 0, (last - first) * sizeof(float));
     for (size_t g = 0; g < m->groups; g++)
@@ -238,7 +228,7 @@ void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
     qn_for_rows(step->pool, step->rows, pack_input, &m);
     qn_pool_run(step->pool, lay_out_items(&m), gate_and_up, &m);
     size_t activations = m.pairs + (weights->dense.count > 0 ? step->rows : 0);
-    qn_for_rows(step->pool, ceil_div(activations, PACK_BATCH), pack_activations, &m);
+    qn_for_rows(step->pool, qn_ceil_div(activations, PACK_BATCH), pack_activations, &m);
     m.tile = qn_tile_outputs(step->pool, hidden, qn_matrix_row_bytes(step->ws->groups[0].down));
-    qn_pool_run(step->pool, ceil_div(hidden, m.tile), down_tile, &m);
+    qn_pool_run(step->pool, qn_ceil_div(hidden, m.tile), down_tile, &m);
 }

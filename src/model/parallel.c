@@ -16,22 +16,12 @@ void qn_for_rows(qn_pool *pool, size_t rows, qn_pool_body body, void *context)
         body(context, row, 0);
 }
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 size_t qn_tile_outputs(const qn_pool *pool, size_t outputs, size_t row_bytes)
 {
-    size_t tile = ceil_div(outputs, qn_pool_threads(pool) * TILES_PER_THREAD);
-    tile = min_size(tile, TILE_BYTES / (row_bytes > 0 ? row_bytes : 1));
-    tile = ceil_div(tile > 0 ? tile : 1, TILE_STEP) * TILE_STEP;
-    return min_size(tile, QN_TILE_OUTPUTS);
+    size_t tile = qn_ceil_div(outputs, qn_pool_threads(pool) * TILES_PER_THREAD);
+    tile = qn_min_size(tile, TILE_BYTES / (row_bytes > 0 ? row_bytes : 1));
+    tile = qn_ceil_div(tile > 0 ? tile : 1, TILE_STEP) * TILE_STEP;
+    return qn_min_size(tile, QN_TILE_OUTPUTS);
 }
 
 typedef struct products {
@@ -51,8 +41,8 @@ static void run_tile(void *context, size_t item, size_t worker)
         i++;
     const qn_product *p = &all->product[i];
     item -= i > 0 ? all->end[i - 1] : 0;
-    size_t first = item / all->row_blocks * all->tile[i], last = min_size(first + all->tile[i], p->w->rows);
-    size_t row = item % all->row_blocks * QN_MATMUL_MAX_ROWS, rows = min_size(all->rows - row, QN_MATMUL_MAX_ROWS);
+    size_t first = item / all->row_blocks * all->tile[i], last = qn_min_size(first + all->tile[i], p->w->rows);
+    size_t row = item % all->row_blocks * QN_MATMUL_MAX_ROWS, rows = qn_min_size(all->rows - row, QN_MATMUL_MAX_ROWS);
 
     float *y[QN_MATMUL_MAX_ROWS];
     for (size_t r = 0; r < rows; r++)
@@ -67,14 +57,14 @@ void qn_products_run(qn_pool *pool, const qn_kernels *kernels, const qn_product 
 {
     assert(count >= 1 && count <= QN_MAX_PRODUCTS);
     products all = {
-        .kernels = kernels, .product = product, .rows = rows, .row_blocks = ceil_div(rows, QN_MATMUL_MAX_ROWS)};
+        .kernels = kernels, .product = product, .rows = rows, .row_blocks = qn_ceil_div(rows, QN_MATMUL_MAX_ROWS)};
     size_t items = 0, outputs = 0;
     for (size_t i = 0; i < count; i++)
         outputs += product[i].w->rows;
     for (size_t i = 0; i < count; i++) {
         const qn_matrix *w = product[i].w;
         all.tile[i] = qn_tile_outputs(pool, outputs, qn_matrix_row_bytes(w));
-        items += ceil_div(w->rows, all.tile[i]) * all.row_blocks;
+        items += qn_ceil_div(w->rows, all.tile[i]) * all.row_blocks;
         all.end[i] = items;
     }
     qn_pool_run(pool, items, run_tile, &all);

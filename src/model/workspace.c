@@ -48,16 +48,6 @@ static void take_rows(builder *b, qn_row_buffer *out, size_t width)
         out->rows[r] = out->data + r * width;
 }
 
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* A need for packed rows: the largest of all uses counts. */
 typedef struct packed_need {
     size_t bytes, pointers;
@@ -66,8 +56,8 @@ typedef struct packed_need {
 static void need_packed(const builder *b, packed_need *need, size_t rows, size_t cols, qn_dtype_set dtypes)
 {
     size_t pointers, bytes = qn_packed_size(b->kernels, rows, cols, dtypes, &pointers);
-    need->bytes = max_size(need->bytes, bytes);
-    need->pointers = max_size(need->pointers, pointers);
+    need->bytes = qn_max_size(need->bytes, bytes);
+    need->pointers = qn_max_size(need->pointers, pointers);
 }
 
 static void take_packed(builder *b, packed_need need, uint8_t **bytes, void ***rows)
@@ -109,7 +99,7 @@ static void take_mlp_buffers(builder *b)
     size_t pairs = ws->max_rows * c->num_experts_per_tok, activations = 0;
     for (size_t i = 0; i < b->weights->layer_count; i++) {
         const qn_layer_weights *layer = &b->weights->layers[i];
-        activations = max_size(activations, ws->max_rows * layer->dense.inner + pairs * layer->experts.inner);
+        activations = qn_max_size(activations, ws->max_rows * layer->dense.inner + pairs * layer->experts.inner);
     }
     ws->activations = take(b, activations, sizeof *ws->activations);
     ws->experts = take(b, pairs, sizeof *ws->experts);
@@ -171,8 +161,8 @@ static size_t packed_values_bytes(const builder *b)
     for (size_t i = 0; i < b->weights->layer_count; i++) {
         size_t pointers;
         qn_dtype_set dtypes = qn_dtype_set_of(&b->weights->layers[i].attention.kv_b_proj);
-        bytes = max_size(bytes,
-                         qn_packed_size(b->kernels, QN_ATTENTION_TILE, b->config->kv_lora_rank, dtypes, &pointers));
+        bytes = qn_max_size(bytes,
+                            qn_packed_size(b->kernels, QN_ATTENTION_TILE, b->config->kv_lora_rank, dtypes, &pointers));
     }
     return bytes;
 }
@@ -218,9 +208,9 @@ static void take_workers(builder *b, size_t threads)
 static void set_sizes(const qn_config *config, qn_workspace_sizes sizes, qn_workspace *out)
 {
     *out = (qn_workspace){.max_rows = sizes.max_rows, .max_context_tokens = sizes.max_context_tokens};
-    out->dense_keys = max_size(config->index_topk, sizes.dsa_dense_below);
-    out->selected_width = min_size(config->index_topk, sizes.max_context_tokens);
-    out->max_keys = min_size(out->dense_keys, sizes.max_context_tokens);
+    out->dense_keys = qn_max_size(config->index_topk, sizes.dsa_dense_below);
+    out->selected_width = qn_min_size(config->index_topk, sizes.max_context_tokens);
+    out->max_keys = qn_min_size(out->dense_keys, sizes.max_context_tokens);
 }
 
 static void take_all(builder *b, size_t threads)

@@ -96,6 +96,30 @@ static void test_rows_are_distinct(void **state)
     qn_kv_pool_free(pool);
 }
 
+static void test_lists_rows(void **state)
+{
+    (void)state;
+    qn_kv_pool *pool = small_pool();
+    qn_kv_sequence first, sequence;
+    qn_error err;
+    assert_int_equal(qn_kv_sequence_init(&first, pool, 16, &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_init(&sequence, pool, 80, &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_reserve(&sequence, 16, &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_reserve(&first, 16, &err), QN_OK); /* its blocks are no longer neighbours */
+    assert_int_equal(qn_kv_sequence_reserve(&sequence, 80, &err), QN_OK);
+    const int32_t positions[] = {0, 1, 14, 15, 31, 50, 78};
+    const void *rows[79];
+    qn_kv_latent_rows(&sequence, 1, 1, positions, 7, rows);
+    for (size_t i = 0; i < 7; i++)
+        assert_ptr_equal(rows[i], qn_kv_latent_row(&sequence, 1, (size_t)positions[i] + 1));
+    qn_kv_latent_rows(&sequence, 0, 1, NULL, 79, rows);
+    for (size_t i = 0; i < 79; i++)
+        assert_ptr_equal(rows[i], qn_kv_latent_row(&sequence, 0, i + 1));
+    qn_kv_sequence_free(&first);
+    qn_kv_sequence_free(&sequence);
+    qn_kv_pool_free(pool);
+}
+
 static void test_allocation_may_fail(void **state)
 {
     (void)state;
@@ -115,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserve_and_truncate),
         cmocka_unit_test(test_rows_are_distinct),
+        cmocka_unit_test(test_lists_rows),
         cmocka_unit_test(test_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
