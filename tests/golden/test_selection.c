@@ -167,11 +167,48 @@ static void test_heads(void **state)
     check_head(&shape, "model.embed_tokens.weight", true);
 }
 
+/* A block is a function of the tokens up to its end, MTP entries included: what prefix reuse rests on. */
+static void test_blocks_depend_on_their_own_tokens(void **state)
+{
+    (void)state;
+    enum { BLOCK = 16, SHARED = 2 * BLOCK };
+    random_shape shape = random_shape_small();
+    char dir[RANDOM_DIR_BYTES];
+    random_checkpoint_make(&shape, SEED, dir);
+    rig r = rig_open(
+        dir, (rig_options){.isa = "scalar", .max_context_tokens = TOKENS, .block_tokens = BLOCK, .sequences = 2});
+    float *hidden = rig_alloc(TOKENS * r.hidden_size, sizeof *hidden),
+          *out = rig_alloc(TOKENS * r.hidden_size, sizeof *out);
+    qn_kv_sequence sequences[2];
+    for (size_t s = 0; s < 2; s++) {
+        int32_t ids[TOKENS + 1];
+        size_t n = s == 0 ? TOKENS : SHARED + 1; /* the second sequence ends one token after the shared ones */
+        for (size_t i = 0; i <= n; i++)
+            ids[i] = (int32_t)(i < SHARED ? i * 5 % 96 : (i * 11 + s) % 96);
+        sequences[s] = rig_sequence(&r);
+        rig_forward(&r, &sequences[s], ids, 0, n, 0, hidden, NULL);
+        rig_mtp(&r, &sequences[s], ids + 1, hidden, 0, n, 0, out, NULL, NULL);
+    }
+    size_t bytes = qn_kv_pool_layout(r.kv)->block_bytes;
+    for (size_t b = 0; b < SHARED / BLOCK; b++)
+        assert_memory_equal(qn_kv_pool_block(r.kv, sequences[0].blocks[b]),
+                            qn_kv_pool_block(r.kv, sequences[1].blocks[b]), bytes);
+    assert_true(memcmp(qn_kv_pool_block(r.kv, sequences[0].blocks[SHARED / BLOCK]),
+                       qn_kv_pool_block(r.kv, sequences[1].blocks[SHARED / BLOCK]), bytes) != 0);
+    for (size_t s = 0; s < 2; s++)
+        qn_kv_sequence_free(&sequences[s]);
+    qn_free(hidden);
+    qn_free(out);
+    rig_close(&r);
+    random_checkpoint_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense_below),
         cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_blocks_depend_on_their_own_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
