@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "unit/engine/support.h"
 
-enum { EVERY = SANITIZED ? 8 : 1 }; /* one prompt of so many */
+enum { EVERY = SANITIZED ? 16 : 1 }; /* one prompt of so many */
 enum { LONGEST_PROMPT = SANITIZED ? 300 : 1 << 20 };
 
 enum { MAX_ANSWER_TOKENS = 100, PATH_BYTES = 128 };
@@ -323,10 +323,12 @@ static void sampled_drafts_are_accepted_as_promised(void **state)
     qn_sampling sampling = qn_sampling_greedy();
     sampling.temperature = 0.7F;
     check_band(engine, without, sampling);
-    sampling.temperature = 1.0F;
-    check_band(engine, without, sampling);
-    sampling.top_p = 0.95F;
-    check_band(engine, without, sampling);
+    if (!SANITIZED) {
+        sampling.temperature = 1.0F;
+        check_band(engine, without, sampling);
+        sampling.top_p = 0.95F;
+        check_band(engine, without, sampling);
+    }
     qn_engine_close(engine);
     qn_engine_close(without);
 }
@@ -341,8 +343,11 @@ static void hopeless_drafts_are_told(void **state)
                                  .without_text = true};
     qn_engine *engine = open_engine(&options, NULL);
     const int32_t ids[] = {1, 2, 3};
-    const qn_request request = {
-        .prompt_ids = ids, .prompt_count = 3, .sampling = qn_sampling_greedy(), .max_tokens = 900, .ignore_eos = true};
+    const qn_request request = {.prompt_ids = ids,
+                                .prompt_count = 3,
+                                .sampling = qn_sampling_greedy(),
+                                .max_tokens = 420,
+                                /* a little more than the warning waits for */ .ignore_eos = true};
     qn_result result = run_engine(engine, &request, NULL);
     print_message("tiny-grouped: %zu of %zu drafts accepted\n", result.drafts_accepted, result.drafts_proposed);
     const char *told = strstr(logged_lines(), "speculation: only");

@@ -99,7 +99,7 @@ static void the_same_however_computed(void **state)
     print_message("seed %llu\n", (unsigned long long)r.seed);
     json_t *cases = read_json_lines("models/quern-tiny/eval/greedy_hf.jsonl");
     const char *isas[] = {"scalar", NULL};
-    for (int round = 0; round < (SANITIZED ? 4 : 8); round++) {
+    for (int round = 0; round < (SANITIZED ? 3 : 8); round++) {
         const char *isa = isas[round % 2];
         qn_engine_options plain = tiny_options();
         plain.threads = 1;
@@ -297,7 +297,7 @@ static void lengths_are_kept(void **state)
         set_drafts(&options, drafts);
         options.max_model_len = q.count + 40;
         qn_engine *engine = open_engine(&options, NULL);
-        for (size_t most = 1; most <= 40; most += SANITIZED ? 5 : 1) {
+        for (size_t most = 1; most <= 40; most += SANITIZED ? 9 : 1) {
             qn_request request = {.prompt_ids = q.ids,
                                   .prompt_count = q.count,
                                   .sampling = qn_sampling_greedy(),
