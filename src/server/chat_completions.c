@@ -10,11 +10,11 @@
 #include "base/random.h"
 #include "server/openai_chat.h"
 #include "server/openai_response.h"
+#include "server/request_body.h"
 #include "server/server_internal.h"
 #include "server/sse.h"
 
 enum {
-    LARGE_BODY_BYTES = 1 << 20,
     KEEP_ALIVE_MS = 10000, /* between comments in a silent stream */
     RANDOM_SEED_BITS = 53  /* a drawn seed is told in JSON, where clients read numbers as doubles */
 };
@@ -281,14 +281,10 @@ void qn_handle_chat_completions(void *context, const qn_http_request *request, q
     a->head.model = server->options.model_names[0];
     a->head.prompt_details = server->options.prompt_details;
     qn_chat_head_start(&a->head);
-    bool large = request->body_bytes > LARGE_BODY_BYTES, stream = false;
-    if (large) {
-        pthread_mutex_lock(&server->large_body);
-    }
+    bool stream = false;
+    size_t memory = qn_budget_take(&server->body_memory, qn_request_body_cost(request->body, request->body_bytes));
     qn_status status = prepare(a, request, &stream, reply);
-    if (large) {
-        pthread_mutex_unlock(&server->large_body);
-    }
+    qn_budget_give(&server->body_memory, memory);
     if (status == QN_OK && stream) {
         reply->status = 200;
         reply->content_type = "text/event-stream; charset=utf-8";

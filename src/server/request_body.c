@@ -5,6 +5,10 @@
 #include "base/json.h"
 #include "base/json_wide.h"
 
+/* A value is up to a member's node, its key and an empty container's table; a byte of text becomes a byte of the tree,
+ * of the prompt, and four of tokens where each is one. */
+enum { VALUE_COST_BYTES = 256, TEXT_COST_BYTES = 6 };
+
 /* An upper bound of the values: each stands behind one of [ { , : or is the document. */
 static size_t count_values(const char *text, size_t bytes)
 {
@@ -25,6 +29,11 @@ static size_t count_values(const char *text, size_t bytes)
         }
     }
     return count;
+}
+
+size_t qn_request_body_cost(const char *body, size_t bytes)
+{
+    return bytes * TEXT_COST_BYTES + count_values(body, bytes) * VALUE_COST_BYTES;
 }
 
 qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn_error *err)

@@ -12,6 +12,10 @@
 
 enum { QN_BODY_MAX_VALUES = 1000000 };
 
+/* Bytes of memory, rounded up, that the body's tree and what becomes of it (messages, prompt, tokens) may take
+ * together: what a server counts before it parses. In time linear in `bytes`. */
+size_t qn_request_body_cost(const char *body, size_t bytes);
+
 /* The body must be one JSON object; the caller owns it. Integers beyond 64 bits are kept (base/json_wide.h), since tool
  * arguments are only shown. Every failure but QN_RESOURCE is QN_USAGE. */
 qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn_error *err);

@@ -13,8 +13,9 @@ enum {
     CONNECTIONS_BESIDE_QUEUE = 256, /* idle ones, and requests that need no engine */
     MAX_BODY_BYTES = 64 << 20,      /* a million tokens of text, escaped */
     MAX_ALL_BODY_BYTES = 256 << 20,
-    REPORTED_BYTES = 96,  /* of a field's name in the log */
-    LAST_WORDS_MS = 1000, /* for the ends of requests that a stop cuts off */
+    BODY_MEMORY_BYTES = 256 << 20, /* of all bodies being parsed and encoded, as qn_request_body_cost counts */
+    REPORTED_BYTES = 96,           /* of a field's name in the log */
+    LAST_WORDS_MS = 1000,          /* for the ends of requests that a stop cuts off */
 };
 
 static const qn_http_route routes[] = {
@@ -127,7 +128,7 @@ static void free_server(qn_server *server)
     for (size_t i = 0; i < server->reported_count; i++) {
         qn_free(server->reported[i]);
     }
-    pthread_mutex_destroy(&server->large_body);
+    qn_budget_destroy(&server->body_memory);
     pthread_mutex_destroy(&server->mutex);
     qn_free(server);
 }
@@ -143,7 +144,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
     server->engine = engine;
     server->started_s = qn_unix_seconds();
     pthread_mutex_init(&server->mutex, NULL);
-    pthread_mutex_init(&server->large_body, NULL);
+    qn_budget_init(&server->body_memory, BODY_MEMORY_BYTES);
     const qn_http_options http = {
         .routes = routes,
         .route_count = sizeof routes / sizeof routes[0],

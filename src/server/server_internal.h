@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "server/api_error.h"
+#include "server/budget.h"
 #include "server/request_fields.h"
 #include "server/server.h"
 #include "server/worker.h"
@@ -22,7 +23,7 @@ struct qn_server {
     bool draining;
     char *reported[QN_SERVER_REPORTED_MAX]; /* fields that were reported once */
     size_t reported_count;
-    pthread_mutex_t large_body; /* held while a large body is a tree in memory: one at a time bounds what they take */
+    qn_budget body_memory; /* taken while a body is a tree in memory */
 };
 
 bool qn_server_draining(qn_server *server);

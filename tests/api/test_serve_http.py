@@ -403,6 +403,30 @@ def test_many_idle_connections(server):
         connection.close()
 
 
+def peak_bytes(server):
+    """The largest resident set that the server's process ever had."""
+    for line in open(f"/proc/{server.process.pid}/status", encoding="ascii"):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmHWM")
+
+
+def test_parallel_bodies_of_many_values_share_memory(start_server):
+    """Each tree takes dozens of times its body: all at once would take gigabytes."""
+    server = start_server()
+    before = peak_bytes(server)
+    body = b'{"messages":[' + b"{}," * 300_000 + b"0]}"
+    codes = []
+    threads = [threading.Thread(target=lambda: codes.append(server.post(CHAT, body).status)) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [400] * len(threads)
+    assert peak_bytes(server) - before < 700 * MEBIBYTE
+    lives(server)
+
+
 def test_pipelined_requests(server):
     body = json.dumps(HELLO).encode()
     one = post_head(body)

@@ -63,8 +63,19 @@ static void test_strings_count_once(void **state)
     qn_buffer_free(&body);
 }
 
+static void test_cost_grows_with_values_and_text(void **state)
+{
+    (void)state;
+    static const char few[] = "{\"a\":\"0,0,0,0,0,0,0,0\"}", many[] = "{\"a\":[0,0,0,0,0,0,0,0]}";
+    assert_int_equal(sizeof few, sizeof many);
+    size_t text = qn_request_body_cost(few, sizeof few - 1), values = qn_request_body_cost(many, sizeof many - 1);
+    assert_true(text >= sizeof few - 1);
+    assert_true(values > text + 8 * 100);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad_bodies), cmocka_unit_test(test_strings_count_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad_bodies), cmocka_unit_test(test_strings_count_once),
+                                       cmocka_unit_test(test_cost_grows_with_values_and_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
