@@ -150,10 +150,10 @@ static json_t *text_value(const qn_buffer *text)
 
 static json_t *usage_value(const qn_result *r)
 {
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)r->prompt_tokens, "completion_tokens",
-                     (json_int_t)r->completion_tokens, "total_tokens",
-                     (json_int_t)(r->prompt_tokens + r->completion_tokens), "completion_tokens_details",
-                     "reasoning_tokens", (json_int_t)r->reasoning_tokens);
+    json_int_t prompt = (json_int_t)r->prompt_tokens, completion = (json_int_t)r->completion_tokens;
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens", completion,
+                     "total_tokens", prompt + completion, "completion_tokens_details", "reasoning_tokens",
+                     (json_int_t)r->reasoning_tokens);
 }
 
 static json_t *timings_value(const qn_result *r, uint64_t load_us)
