@@ -1,7 +1,9 @@
 /* `quern serve`: options, the model, the server, and signals. The port is taken before the model is loaded, so that one
  * in use is told at once and not after minutes of reading.
  *
- * SIGTERM and SIGINT are blocked in every thread and read from a descriptor: the first drains, the second stops. */
+ * While it loads, SIGTERM and SIGINT end the process as they do by default: there is nothing to save. Before the
+ * server starts its threads they are blocked, and read from a descriptor: the first drains, the second stops. The
+ * threads that exist by then, the compute pool's, take no signals (base/pool.c). */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -135,7 +137,7 @@ static qn_status serve_until_stopped(qn_server *server, int signals, qn_error *e
 }
 
 static qn_status serve_engine(const serve_options *o, const qn_string_list *names, qn_engine *engine,
-                              qn_http_socket *socket, int signals, qn_error *err)
+                              qn_http_socket *socket, qn_error *err)
 {
     const qn_server_options options = {
         .model_names = names->items,
@@ -145,20 +147,24 @@ static qn_status serve_engine(const serve_options *o, const qn_string_list *name
         .patience_s = (unsigned)o->http_timeout,
         .prompt_details = o->prompt_details,
     };
+    int signals = open_signals();
+    if (signals < 0) {
+        return qn_fail(err, QN_RESOURCE, "signals: %s: raise the limit on open files", strerror(errno));
+    }
     qn_server *server = NULL;
     qn_http_socket kept = *socket; /* its name, for the line below */
     qn_status status = qn_server_start(&options, engine, socket, &server, err);
-    if (status != QN_OK) {
-        return status;
+    if (status == QN_OK) {
+        qn_log("serving on http://%s:%u", kept.host, kept.port);
+        status = serve_until_stopped(server, signals, err);
+        qn_server_stop(server);
     }
-    qn_log("serving on http://%s:%u", kept.host, kept.port);
-    status = serve_until_stopped(server, signals, err);
-    qn_server_stop(server);
+    close(signals);
     return status;
 }
 
 static qn_status serve(const serve_options *o, const qn_engine_options *engine_options, const qn_string_list *names,
-                       int signals, qn_error *err)
+                       qn_error *err)
 {
     qn_http_socket socket;
     qn_status status = qn_http_bind(o->host, (uint16_t)o->port, &socket, err);
@@ -167,7 +173,7 @@ static qn_status serve(const serve_options *o, const qn_engine_options *engine_o
         status = qn_engine_open(engine_options, &engine, err);
     }
     if (status == QN_OK) {
-        status = serve_engine(o, names, engine, &socket, signals, err);
+        status = serve_engine(o, names, engine, &socket, err);
     }
     qn_engine_close(engine);
     qn_http_socket_close(&socket);
@@ -196,13 +202,8 @@ static qn_status serve_folder(serve_options *o, const qn_option_table *table, qn
         return status;
     }
     qn_vllm_environment_notice();
-    int signals = open_signals();
-    if (signals < 0) {
-        return qn_fail(err, QN_RESOURCE, "signals: %s: raise the limit on open files", strerror(errno));
-    }
     char *name = folder_name(engine_options.model_dir);
     if (name == NULL) {
-        close(signals);
         return qn_fail_memory(err, "model name", strlen(engine_options.model_dir));
     }
     qn_string_list names = o->served_model_name;
@@ -211,10 +212,9 @@ static qn_status serve_folder(serve_options *o, const qn_option_table *table, qn
         status = check_names(&names, err);
     }
     if (status == QN_OK) {
-        status = serve(o, &engine_options, &names, signals, err);
+        status = serve(o, &engine_options, &names, err);
     }
     qn_free(name);
-    close(signals);
     return status;
 }
 

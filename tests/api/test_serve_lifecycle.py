@@ -1,9 +1,11 @@
 """Starting and stopping the server: its options, its port, its signals."""
 
 import json
+import os
 import re
 import signal
 import socket
+import subprocess
 import time
 import urllib.parse
 
@@ -52,6 +54,43 @@ def test_stop_when_idle(start_server):
 
 def test_stop_by_interrupt(start_server):
     assert start_server().stop(signal.SIGINT) is None
+
+
+def wait_until_taken(port, process):
+    for _ in range(6000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return
+        assert process.poll() is None
+        time.sleep(0.01)
+    raise AssertionError("the port was never taken")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_signal_while_loading_ends_at_once(quern_bin, tiny, sent):
+    """The port is taken, and the line about memory finds a full pipe: loading stands still there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    output, full = os.pipe()
+    os.set_blocking(full, False)
+    try:
+        while True:
+            os.write(full, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(full, True)
+    process = subprocess.Popen([quern_bin, "serve", tiny, "--port", str(port)], stderr=full)
+    try:
+        wait_until_taken(port, process)
+        process.send_signal(sent)
+        assert process.wait(60) == -sent
+    finally:
+        process.kill()
+        process.wait()
+        os.close(output)
+        os.close(full)
 
 
 def test_first_signal_drains(start_server):
