@@ -284,6 +284,7 @@ void qn_handle_chat_completions(void *context, const qn_http_request *request, q
     bool stream = false;
     size_t memory = qn_budget_take(&server->body_memory, qn_request_body_cost(request->body, request->body_bytes));
     qn_status status = prepare(a, request, &stream, reply);
+    qn_http_release_body(request->exchange);
     qn_budget_give(&server->body_memory, memory);
     if (status == QN_OK && stream) {
         reply->status = 200;

@@ -69,7 +69,7 @@ static bool count_body(qn_http_exchange *exchange, size_t bytes)
     return fits;
 }
 
-static void free_body(qn_http_exchange *exchange)
+void qn_http_release_body(qn_http_exchange *exchange)
 {
     qn_buffer_free(&exchange->body);
     pthread_mutex_lock(&exchange->http->mutex);
@@ -128,7 +128,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
         exchange->stream.close(exchange->stream.state);
     }
     qn_buffer_free(&exchange->piece);
-    free_body(exchange);
+    qn_http_release_body(exchange);
     qn_watch_deadline(exchange->watched, qn_now_us(), 0); /* for the next request */
     qn_free(exchange);
     count_exchange(http, -1);
@@ -326,7 +326,7 @@ static enum MHD_Result answer(qn_http_exchange *exchange, const char *path)
         qn_watch_no_deadline(exchange->watched);
         route->handle(http->options.context, &request, &reply);
     }
-    free_body(exchange);
+    qn_http_release_body(exchange);
     return send_reply(exchange, &reply);
 }
 

@@ -36,7 +36,7 @@ typedef struct qn_http_request {
     const char *method; /* "GET" also for HEAD */
     const char *path;   /* decoded, without the query */
     const char *rest;   /* what follows a prefix route's path */
-    const char *body;   /* never NULL */
+    const char *body;   /* never NULL; valid until qn_http_release_body */
     size_t body_bytes;
     qn_http_exchange *exchange;
 } qn_http_request;
@@ -89,6 +89,9 @@ int qn_http_idle_fd(const qn_http *http);
 
 /* Ends all connections, joins their threads and frees. Handlers must have been made to return first. NULL is fine. */
 void qn_http_stop(qn_http *http);
+
+/* Frees the request's body, for a handler that has read it and goes on for long; it counts no more among all bodies. */
+void qn_http_release_body(qn_http_exchange *exchange);
 
 typedef enum qn_http_event { QN_HTTP_NEWS, QN_HTTP_TIMEOUT, QN_HTTP_GONE } qn_http_event;
 

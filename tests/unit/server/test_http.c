@@ -51,6 +51,12 @@ static void wait_for_ever(void *context, const qn_http_request *request, qn_http
     reply->status = 204;
 }
 
+static void release_and_wait(void *context, const qn_http_request *request, qn_http_reply *reply)
+{
+    qn_http_release_body(request->exchange);
+    wait_for_ever(context, request, reply);
+}
+
 static void time_out(void *context, const qn_http_request *request, qn_http_reply *reply)
 {
     fixture *f = context;
@@ -99,6 +105,7 @@ static const qn_http_route routes[] = {
     {.method = "POST", .path = "/echo", .handle = echo},
     {.method = "GET", .path = "/below/", .prefix = true, .handle = echo},
     {.method = "GET", .path = "/wait", .handle = wait_for_ever},
+    {.method = "POST", .path = "/release", .handle = release_and_wait},
     {.method = "GET", .path = "/timeout", .handle = time_out},
     {.method = "GET", .path = "/stream", .handle = stream},
 };
@@ -300,6 +307,30 @@ static void test_bodies_are_bounded_together(void **state)
     }
 }
 
+/* Three waiting requests of which only two bodies fit at once: each has let go of its own. */
+static void test_released_bodies_count_no_more(void **state)
+{
+    fixture *f = *state;
+    static char request[ANSWER_BYTES];
+    char body[MAX_BODY + 1];
+    memset(body, 'x', MAX_BODY);
+    body[MAX_BODY] = '\0';
+    snprintf(request, sizeof request, "POST /release HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", MAX_BODY,
+             body);
+    int fds[3];
+    for (size_t i = 0; i < 3; i++) {
+        fds[i] = dial(f);
+        say(fds[i], request);
+        eventfd_t count;
+        struct pollfd entered = {.fd = f->entered_fd, .events = POLLIN};
+        assert_int_equal(poll(&entered, 1, 60000), 1);
+        assert_int_equal(eventfd_read(f->entered_fd, &count), 0);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        close(fds[i]);
+    }
+}
+
 static void *client_main(void *context)
 {
     const fixture *f = context;
@@ -379,6 +410,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stop_ends_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_body_limits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bodies_are_bounded_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_released_bodies_count_no_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_clients, setup, teardown),
         cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bind_tells_what_is_wrong, setup, teardown),
