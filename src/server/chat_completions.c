@@ -151,6 +151,19 @@ static qn_status prepare(answer *a, const qn_http_request *request, bool *stream
     return status;
 }
 
+/* A job's failure, as its client is told. */
+static qn_api_error error_of(const qn_job_end *end)
+{
+    if (end->fell_behind) {
+        return (qn_api_error){.status = 408, .code = "read_too_slowly"};
+    }
+    qn_api_error error = qn_api_error_of(&end->err);
+    if (error.status == 500) {
+        qn_log_error(&end->err);
+    }
+    return error;
+}
+
 /* ---- a stream ---- */
 
 /* Frames what is in scratch as one event. */
@@ -173,10 +186,7 @@ static void send_texts(answer *a, qn_buffer *out)
 static void send_end(answer *a, const qn_job_end *end, qn_buffer *out)
 {
     if (end->status != QN_OK) { /* too late for a status line */
-        qn_api_error error = qn_api_error_of(&end->err);
-        if (error.status == 500) {
-            qn_log_error(&end->err);
-        }
+        qn_api_error error = error_of(end);
         qn_api_error_write(&error, &end->err, &a->scratch);
         send_chunk(a, out);
     } else {
@@ -253,7 +263,7 @@ static void reply_whole(answer *a, qn_http_exchange *exchange, qn_http_reply *re
         qn_fail(&err, QN_CANCELLED, "request: the client hung up: nothing to do");
         qn_reply_api_error(reply, (qn_api_error){.status = 499}, &err);
     } else if (end->status != QN_OK) {
-        qn_reply_error(reply, &end->err);
+        qn_reply_api_error(reply, error_of(end), &end->err);
     } else if (content.failed || reasoning.failed) {
         qn_fail_memory(&err, "answer", content.size + reasoning.size);
         qn_reply_error(reply, &err);

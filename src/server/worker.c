@@ -121,10 +121,13 @@ static void fill_end(qn_job *job, qn_status status, const qn_error *err, const q
         end->err = *err;
         return;
     }
-    if (result->finish == QN_FINISH_CANCELLED) {
-        end->status = job->fell_behind
-                          ? qn_fail(&end->err, QN_CANCELLED, "answer: read too slowly: read faster or ask for less")
-                          : qn_fail(&end->err, QN_CANCELLED, "request: the server is stopping: send it again later");
+    if (job->fell_behind) { /* whatever the finish: some text is lost */
+        end->fell_behind = true;
+        end->status = qn_fail(&end->err, QN_CANCELLED,
+                              "answer: read too slowly: more than %d bytes of it wait: read faster or ask for less",
+                              QN_JOB_MAX_PENDING_BYTES);
+    } else if (result->finish == QN_FINISH_CANCELLED) {
+        end->status = qn_fail(&end->err, QN_CANCELLED, "request: the server is stopping: send it again later");
     }
     end->finish = result->finish;
     end->stop_matched = result->stop_matched;

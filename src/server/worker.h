@@ -46,6 +46,7 @@ int qn_job_fd(const qn_job *job);
 typedef struct qn_job_end {
     qn_status status; /* not QN_OK: err tells why; QN_CANCELLED when the worker was stopped or the reader too slow */
     qn_error err;
+    bool fell_behind; /* the reader was too slow: more text was pending than is kept */
     qn_finish finish;
     const char *stop_matched; /* lives as long as the job; NULL: none */
     size_t prompt_tokens, completion_tokens, reasoning_tokens, drafts, drafts_accepted;
