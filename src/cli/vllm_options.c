@@ -12,6 +12,7 @@ static const char *const auto_only[] = {"auto", NULL};
 static const char *const weights[] = {"auto", "safetensors", NULL};
 static const char *const formats[] = {"auto", "hf", NULL};
 static const char *const generate[] = {"generate", "auto", NULL};
+static const char *const glm[] = {"glm45", "glm47", NULL};
 static const char *const local[] = {"mp", "uni", NULL};
 static const char *const fcfs[] = {"fcfs", NULL};
 static const char *const quantisations[] = {"mxfp4", "compressed-tensors", "quark", "gpt_oss_mxfp4", NULL};
@@ -35,6 +36,9 @@ static const qn_option notices[] = {
     {.name = "enforce-eager", .help = no_graph},
     {.name = "dtype", .value_name = "TYPE", .help = "weights compute in BF16 with float32 sums", .choices = bfloat16},
     {.name = "enable-chunked-prefill", .help = chunked},
+    {.name = "enable-prefix-caching", .help = "each prompt is computed anew, which changes no result"},
+    {.name = "max-num-seqs", .value_name = "N", .help = "one request computes at a time, which changes no result"},
+    {.name = "reasoning-parser", .value_name = "NAME", .help = "GLM's reasoning is always split off", .choices = glm},
     {.name = "async-scheduling", .help = "scheduling changes no result"},
     {.name = "disable-custom-all-reduce", .help = "there is one process"},
     {.name = "max-parallel-loading-workers", .value_name = "N", .help = from_disk},
@@ -57,7 +61,6 @@ static const qn_option notices[] = {
 /* An error, but for the values that ask for what quern does anyway. */
 static const qn_option refused[] = {
     {.name = "model", .value_name = "DIR", .help = "the model's folder is the first argument: quern serve MODEL_DIR"},
-    {.name = "max-num-seqs", .value_name = "N", .help = later, .choices = one},
     {.name = "tensor-parallel-size", .value_name = "N", .help = later, .choices = one},
     {.name = "pipeline-parallel-size", .value_name = "N", .help = later, .choices = one},
     {.name = "data-parallel-size", .value_name = "N", .help = later, .choices = one},
@@ -67,7 +70,6 @@ static const qn_option refused[] = {
     {.name = "data-parallel-rpc-port", .value_name = "N", .help = later},
     {.name = "enable-expert-parallel", .help = later},
     {.name = "enable-eplb", .help = later},
-    {.name = "enable-prefix-caching", .help = later},
     {.name = "prefix-caching-hash-algo", .value_name = "ALGO", .help = later},
     {.name = "kv-cache-dtype", .value_name = "TYPE", .help = later, .choices = bfloat16},
     {.name = "kv-transfer-config", .value_name = "JSON", .help = later},
@@ -80,7 +82,6 @@ static const qn_option refused[] = {
     {.name = "max-num-partial-prefills", .value_name = "N", .help = later, .choices = one},
     {.name = "max-long-partial-prefills", .value_name = "N", .help = later, .choices = one},
     {.name = "scheduling-policy", .value_name = "POLICY", .help = later, .choices = fcfs},
-    {.name = "reasoning-parser", .value_name = "NAME", .help = later},
     {.name = "tool-call-parser", .value_name = "NAME", .help = later},
     {.name = "enable-auto-tool-choice", .help = later},
     {.name = "tool-parser-plugin", .value_name = "FILE", .help = no_python},

@@ -152,8 +152,8 @@ USAGE_ERRORS = [
     (["--prot", "80"], "did you mean --port?"),
     (["--tensor-parallel-size", "8"], "--tensor-parallel-size: not in this version"),
     (["--enable-expert-parallel"], "--enable-expert-parallel: not in this version"),
-    (["--max-num-seqs", "4"], "--max-num-seqs: not in this version"),
-    (["--reasoning-parser", "glm47"], "--reasoning-parser: not in this version"),
+    (["--reasoning-parser", "qwen3"], "--reasoning-parser: 'qwen3' is not supported"),
+    (["--prefix-caching-hash-algo", "sha256"], "--prefix-caching-hash-algo: not in this version"),
     (["--api-key", "x"], "--api-key: not in this version"),
     (["--dtype", "float16"], "--dtype: 'float16' is not supported"),
     (["--max-model-len", "1.5"], "--max-model-len"),
@@ -184,10 +184,12 @@ def test_model_is_missing(run_quern, tmp_path):
 def test_flags_of_vllm_without_effect(start_server):
     server = start_server("--trust-remote-code", "--gpu-memory-utilization", "0.86", "--dtype", "bfloat16",
                           "--max_cudagraph_capture_size", "2048", "--enable-chunked-prefill",
-                          "--tensor-parallel-size", "1", "--max-num-seqs=1", "--host", "localhost",
+                          "--tensor-parallel-size", "1", "--max-num-seqs=16", "--no-enable-prefix-caching",
+                          "--reasoning-parser", "glm47", "--host", "localhost",
                           env={"VLLM_SKIP_WARMUP": "true", "GLM_MOE_TP": "2"})
     for name in ("--trust-remote-code", "--gpu-memory-utilization", "--dtype", "--max-cudagraph-capture-size",
-                 "--enable-chunked-prefill", "VLLM_SKIP_WARMUP", "GLM_MOE_TP"):
+                 "--enable-chunked-prefill", "--max-num-seqs", "--enable-prefix-caching", "--reasoning-parser",
+                 "VLLM_SKIP_WARMUP", "GLM_MOE_TP"):
         assert len([line for line in server.stderr if line.startswith(f"quern: {name}: ")]) == 1, name
     assert server.base_url.startswith("http://localhost:")
     assert server.get("/health").status == 200

@@ -54,6 +54,30 @@ static void test_honoured_options_come_first(void **state)
     assert_string_equal(key, "x");
 }
 
+static void assert_parses(qn_status wanted, const char *flag, const char *told)
+{
+    qn_option_table table = make_table();
+    qn_vllm_options_add(&table);
+    char name[] = "try", text[64];
+    snprintf(text, sizeof text, "%s", flag);
+    char *argv[] = {name, text, NULL};
+    qn_error err;
+    log_lines[0] = '\0';
+    assert_int_equal(qn_options_parse(&table, 2, argv, &err), wanted);
+    assert_non_null(strstr(wanted == QN_OK ? log_lines : err.message, told));
+}
+
+static void test_what_changes_no_result_is_accepted(void **state)
+{
+    (void)state;
+    assert_parses(QN_OK, "--reasoning-parser=glm45", "quern: --reasoning-parser: ");
+    assert_parses(QN_OK, "--reasoning-parser=glm47", "quern: --reasoning-parser: ");
+    assert_parses(QN_USAGE, "--reasoning-parser=deepseek_r1", "--reasoning-parser: 'deepseek_r1'");
+    assert_parses(QN_OK, "--enable-prefix-caching", "quern: --enable-prefix-caching: ");
+    assert_parses(QN_OK, "--no-enable-prefix-caching", "prefix-caching: ");
+    assert_parses(QN_OK, "--max-num-seqs=256", "quern: --max-num-seqs: ");
+}
+
 static void test_environment_is_told(void **state)
 {
     (void)state;
@@ -76,6 +100,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_is_named_once_and_says_why),
         cmocka_unit_test(test_honoured_options_come_first),
+        cmocka_unit_test(test_what_changes_no_result_is_accepted),
         cmocka_unit_test(test_environment_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
