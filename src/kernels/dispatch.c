@@ -36,7 +36,7 @@ static bool has_avx512bf16(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bf16");
+           __builtin_cpu_supports("avx512bf16");
 }
 
 bool qn_kernels_supported(const qn_kernels *kernels)
