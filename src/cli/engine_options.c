@@ -94,7 +94,9 @@ static qn_status read_speculative_config(const json_t *config, int *num_speculat
     {
         if (strcmp(key, "method") == 0) {
             if (!json_is_string(value) || strcmp(json_string_value(value), "mtp") != 0) {
-                return qn_fail_field(err, QN_USAGE, option, "--speculative-config: method: only \"mtp\" is supported");
+                return qn_fail_field(err, QN_USAGE, option,
+                                     "--speculative-config: method: only \"mtp\" is supported: "
+                                     "give {\"method\": \"mtp\", \"num_speculative_tokens\": 1}");
             }
             has_method = true;
         } else if (strcmp(key, "num_speculative_tokens") == 0) {

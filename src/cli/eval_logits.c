@@ -64,7 +64,7 @@ static qn_status read_ids(const char *path, int32_t **ids, size_t *count, qn_err
         const json_t *id = json_array_get(array, i);
         json_int_t value = json_integer_value(id);
         if (!json_is_integer(id) || value < 0 || value > INT32_MAX) {
-            status = qn_fail(err, QN_BAD_INPUT, "%s: element %zu is no token id", path, i);
+            status = qn_fail(err, QN_BAD_INPUT, "%s: element %zu is no token id: give integers from 0 on", path, i);
         } else {
             (*ids)[i] = (int32_t)value;
         }
@@ -89,8 +89,7 @@ static qn_status run(const arguments *a, qn_error *err)
     const qn_dump_options dump = {.hidden = a->hidden, .mtp = a->mtp, .chain = a->chain};
     if (status == QN_OK) {
         options.without_text = true;
-        /* The cache need not be longer than what it will hold. */
-        options.max_model_len = options.max_model_len > 0 ? options.max_model_len : count + qn_dump_room(&dump);
+        options.needed_tokens = count + qn_dump_room(&dump);
         status = qn_engine_open(&options, &engine, err);
     }
     if (status == QN_OK) {

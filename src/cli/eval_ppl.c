@@ -99,8 +99,7 @@ static qn_status run(const arguments *a, qn_error *err)
         status = read_text(a, &text, &bytes, err);
     }
     if (status == QN_OK) {
-        /* The cache need not be longer than a window. */
-        options.max_model_len = options.max_model_len > 0 ? options.max_model_len : a->context;
+        options.needed_tokens = a->context > 0 ? a->context : DEFAULT_CONTEXT;
         status = qn_engine_open(&options, &engine, err);
     }
     if (status == QN_OK) {

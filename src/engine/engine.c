@@ -50,11 +50,20 @@ static bool context_bytes(void *context, size_t tokens, size_t *bytes)
     return kv_bytes(s, tokens, bytes) && qn_size_add(*bytes, step, bytes);
 }
 
+static size_t wanted_model_len(const qn_engine *engine, const qn_engine_options *options)
+{
+    size_t trained = engine->config->max_position_embeddings;
+    if (options->max_model_len > 0) {
+        return options->max_model_len;
+    }
+    return options->needed_tokens > 0 ? min_size(options->needed_tokens, trained) : trained;
+}
+
 static qn_status choose_context(qn_engine *engine, const qn_engine_options *options, sizing *s, size_t available,
                                 qn_error *err)
 {
     size_t trained = engine->config->max_position_embeddings, weights = qn_model_weight_bytes(engine->model);
-    size_t wanted = options->max_model_len > 0 ? options->max_model_len : trained;
+    size_t wanted = wanted_model_len(engine, options);
     if (wanted > trained) {
         return qn_fail_field(err, QN_USAGE, "max-model-len",
                              "--max-model-len: %zu exceeds the model's max_position_embeddings: give at most %zu",
@@ -174,7 +183,7 @@ static qn_status read_generation_config(qn_engine *engine, const qn_engine_optio
     qn_status status = qn_generation_config_read(options->model_dir, engine->config, &engine->generation, err);
     if (status == QN_OK && options->override_generation_config != NULL) {
         status = qn_generation_config_apply(&engine->generation, options->override_generation_config,
-                                            engine->config->vocab_size, "--override-generation-config", err);
+                                            engine->config->vocab_size, "--override-generation-config", true, err);
         if (status == QN_BAD_INPUT) {
             err->status = status = QN_USAGE;
         }
@@ -236,8 +245,11 @@ static qn_status open_parts(qn_engine *engine, const qn_engine_options *options,
     engine->trust_content_tokens = options->trust_content_tokens;
     engine->max_drafts = (size_t)options->num_speculative_tokens;
     size_t rows = options->max_num_batched_tokens > 0 ? options->max_num_batched_tokens : DEFAULT_MAX_ROWS;
-    size_t longest = options->max_model_len > 0 ? options->max_model_len : engine->config->max_position_embeddings;
-    rows = min_size(rows, longest);
+    rows = min_size(rows, wanted_model_len(engine, options));
+    if (options->max_num_batched_tokens > 0 && options->max_num_batched_tokens <= engine->max_drafts) {
+        qn_log("max_num_batched_tokens: raised from %zu to %zu, the rows of a step with %zu drafts",
+               options->max_num_batched_tokens, engine->max_drafts + 1, engine->max_drafts);
+    }
     engine->max_rows = rows > engine->max_drafts ? rows : engine->max_drafts + 1;
     status = open_model(engine, options, err);
     return status == QN_OK ? open_memory(engine, options, err) : status;

@@ -25,6 +25,7 @@ typedef struct qn_engine_options {
     const char *chat_template;     /* file; NULL: the checkpoint's own */
     size_t threads;                /* 0: all CPUs */
     size_t max_model_len;          /* 0: max_position_embeddings, or what memory holds, told in a line */
+    size_t needed_tokens;          /* with max_model_len 0: no request will hold more than this; 0: not known */
     size_t max_num_batched_tokens; /* rows of one step (prompt chunk); 0: default 512 */
     size_t block_size;             /* 0: 128 */
     int num_speculative_tokens;    /* drafts a step; 0: off; needs an MTP layer */

@@ -118,27 +118,37 @@ static qn_status apply_top_k(qn_generation_config *config, const json_t *value, 
     return QN_OK;
 }
 
-/* Tells of a field that is not honoured, unless it asks for nothing. */
-static void tell_ignored(const char *name, const json_t *value, const char *what)
+/* A field that is not honoured: told or refused, unless it asks for nothing. */
+static qn_status other_field(const char *name, const json_t *value, const char *what, bool refuse, qn_error *err)
 {
     for (size_t i = 0; i < HARMLESS_COUNT; i++) {
         if (strcmp(name, harmless[i]) == 0) {
-            return;
+            return QN_OK;
         }
     }
     for (size_t i = 0; i < UNSUPPORTED_COUNT; i++) {
         if (strcmp(name, unsupported[i].name) == 0) {
-            if (!json_is_number(value) || json_number_value(value) != unsupported[i].neutral) {
-                qn_log("%s: %s: not supported in this version: answers are made without it", what, name);
+            if (json_is_number(value) && json_number_value(value) == unsupported[i].neutral) {
+                return QN_OK;
             }
-            return;
+            if (refuse) {
+                return qn_fail(err, QN_BAD_INPUT, "%s: %s: not supported in this version: leave it out", what, name);
+            }
+            qn_log("%s: %s: not supported in this version: answers are made without it", what, name);
+            return QN_OK;
         }
     }
+    if (refuse) {
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: %s: unknown field: give temperature, top_p, top_k, min_p, do_sample or eos_token_id", what,
+                       name);
+    }
     qn_log("%s: %s: unknown field: ignored", what, name);
+    return QN_OK;
 }
 
 qn_status qn_generation_config_apply(qn_generation_config *config, const json_t *fields, size_t vocab_size,
-                                     const char *what, qn_error *err)
+                                     const char *what, bool refuse_others, qn_error *err)
 {
     if (!json_is_object(fields)) {
         return qn_fail(err, QN_BAD_INPUT, "%s: expected a JSON object, got %s", what, qn_json_type_name(fields));
@@ -167,7 +177,7 @@ qn_status qn_generation_config_apply(qn_generation_config *config, const json_t 
             status = json_is_boolean(value) ? QN_OK : wrong_type(what, name, "a boolean", value, err);
             greedy = json_is_false(value);
         } else {
-            tell_ignored(name, value, what);
+            status = other_field(name, value, what, refuse_others, err);
         }
         if (status != QN_OK) {
             return status;
@@ -197,7 +207,7 @@ qn_status qn_generation_config_read(const char *model_dir, const qn_config *conf
         status = qn_json_parse_file(path, FILE_LIMIT_BYTES, &fields, err);
     }
     if (status == QN_OK && fields != NULL) {
-        status = qn_generation_config_apply(out, fields, config->vocab_size, path, err);
+        status = qn_generation_config_apply(out, fields, config->vocab_size, path, false, err);
     }
     json_decref(fields);
     qn_free(path);

@@ -26,9 +26,11 @@ typedef struct qn_generation_config {
 void qn_generation_config_default(const qn_config *config, qn_generation_config *out);
 
 /* Applies the fields of an object over what *config holds (the file's, or --override-generation-config's); eos ids are
- * added, each must lie below vocab_size. `what` names the document in errors and log lines. */
+ * added, each must lie below vocab_size. `what` names the document in errors and log lines. A field that is not
+ * honoured gets a log line in a file that came with a model, and is refused (refuse_others) where somebody asked for
+ * it. */
 qn_status qn_generation_config_apply(qn_generation_config *config, const json_t *fields, size_t vocab_size,
-                                     const char *what, qn_error *err);
+                                     const char *what, bool refuse_others, qn_error *err);
 
 /* The defaults, then model_dir's generation_config.json where there is one. */
 qn_status qn_generation_config_read(const char *model_dir, const qn_config *config, qn_generation_config *out,

@@ -81,16 +81,16 @@ static qn_status run_windows(qn_engine *engine, const int32_t *ids, size_t count
 qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t count, size_t context, size_t stride,
                                 qn_perplexity *out, qn_error *err)
 {
-    if (count < 2) {
-        return qn_fail(err, QN_BAD_INPUT, "text: %zu tokens can't be scored: give at least two", count);
-    }
     if (context < 2 || context > engine->max_model_len) {
-        return qn_fail_field(err, QN_USAGE, "context", "context: %zu is out of range: give 2 to %zu", context,
+        return qn_fail_field(err, QN_USAGE, "context", "--context: %zu is out of range: give 2 to %zu", context,
                              engine->max_model_len);
     }
     if (stride < 1 || stride >= context) {
-        return qn_fail_field(err, QN_USAGE, "stride", "stride: %zu is out of range: give 1 to %zu", stride,
+        return qn_fail_field(err, QN_USAGE, "stride", "--stride: %zu is out of range: give 1 to %zu", stride,
                              context - 1);
+    }
+    if (count < 2) {
+        return qn_fail(err, QN_BAD_INPUT, "text: %zu tokens can't be scored: give at least two", count);
     }
     *out = (qn_perplexity){.tokens = count};
     qn_turnstile_enter(&engine->turnstile, NULL, NULL);

@@ -184,7 +184,7 @@ def test_perplexity_reads_a_file_and_prints_a_line(run_quern, tiny, tmp_path):
     ([], b"\xff\xfe", 2, b"UTF-8"),
     (["--stride", "4096", "--context", "100"], b"hello there, this is text", 2, b"stride"),
     (["--context", "1"], b"x", 2, b"context"),
-    (["--context", "9000"], b"x", 2, b"max_position_embeddings"),
+    (["--context", "9000"], b"x", 2, b"--context: 9000 is out of range"),
     (["--text", "/nonexistent"], b"", 3, b"/nonexistent"),
 ])
 def test_perplexity_refuses(run_quern, tiny, flags, stdin, code, message):

@@ -59,7 +59,7 @@ static qn_status apply(qn_generation_config *generation, const char *json, qn_er
 {
     json_t *fields;
     assert_int_equal(qn_json_parse(json, strlen(json), "test", &fields, err), QN_OK);
-    qn_status status = qn_generation_config_apply(generation, fields, VOCAB, "test", err);
+    qn_status status = qn_generation_config_apply(generation, fields, VOCAB, "test", false, err);
     json_decref(fields);
     return status;
 }
@@ -117,6 +117,20 @@ static void tells_what_it_does_not_do(void **state)
     assert_int_equal(apply(&g, "{\"repetition_penalty\": 1.1, \"flux\": 3}", &err), QN_OK);
     assert_non_null(strstr(logged, "repetition_penalty: not supported"));
     assert_non_null(strstr(logged, "flux: unknown field"));
+}
+
+static void refuses_others_where_somebody_asked_for_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"repetition_penalty", "temprature", "max_new_tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        qn_error err;
+        qn_generation_config g = defaults();
+        json_t *fields = json_pack("{s:f}", names[i], 1.5);
+        assert_int_equal(qn_generation_config_apply(&g, fields, VOCAB, "test", true, &err), QN_BAD_INPUT);
+        assert_non_null(strstr(err.message, names[i]));
+        json_decref(fields);
+    }
 }
 
 static void refuses_what_makes_no_sense(void **state)
@@ -178,9 +192,13 @@ static void reads_the_shipped_file_and_does_without_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_from_vllm_defaults),   cmocka_unit_test(reads_fields_and_skips_nulls),
-        cmocka_unit_test(do_sample_false_is_greedy),   cmocka_unit_test(tells_what_it_does_not_do),
-        cmocka_unit_test(refuses_what_makes_no_sense), cmocka_unit_test(reads_the_shipped_file_and_does_without_one),
+        cmocka_unit_test(starts_from_vllm_defaults),
+        cmocka_unit_test(reads_fields_and_skips_nulls),
+        cmocka_unit_test(do_sample_false_is_greedy),
+        cmocka_unit_test(tells_what_it_does_not_do),
+        cmocka_unit_test(refuses_others_where_somebody_asked_for_them),
+        cmocka_unit_test(refuses_what_makes_no_sense),
+        cmocka_unit_test(reads_the_shipped_file_and_does_without_one),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
