@@ -222,7 +222,7 @@ void qn_answer_log_timings(const qn_result *result, const qn_sampling *sampling,
                          100.0 * (double)result->drafts_accepted / (double)result->drafts_proposed, result->steps);
     }
     if (sampling->temperature > 0.0F) {
-        qn_buffer_format(&line, "; seed %llu", (unsigned long long)sampling->seed);
+        qn_buffer_format(&line, "; seed %lld", (long long)sampling->seed);
     }
     qn_log("%s", qn_buffer_string(&line));
     qn_buffer_free(&line);

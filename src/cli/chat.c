@@ -42,7 +42,9 @@ static bool interrupted(void)
 
 static void catch_interrupts(struct sigaction *before)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
+    /* Restarted, so that an interrupt does not break a write of the answer; the line editor waits in ppoll, which
+     * returns all the same. */
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, before);
 }
@@ -110,7 +112,10 @@ static qn_status remember(chat *c, const qn_answer *answer, qn_error *err)
                                           answer->content.size, err);
     if (status == QN_OK && answer->reasoning.size > 0) {
         json_t *message = json_array_get(c->messages, json_array_size(c->messages) - 1);
-        json_object_set_new(message, "reasoning_content", json_stringn(answer->reasoning.data, answer->reasoning.size));
+        json_t *reasoning = json_stringn(answer->reasoning.data, answer->reasoning.size);
+        if (json_object_set_new(message, "reasoning_content", reasoning) != 0) {
+            status = qn_fail_memory(err, "messages", answer->reasoning.size);
+        }
     }
     return status;
 }

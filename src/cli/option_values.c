@@ -214,6 +214,7 @@ qn_status qn_option_read(const qn_option *option, const char *text, bool negated
     case QN_OPTION_CHOICE:
         return read_choice(option, text, err);
     case QN_OPTION_LIST:
+    case QN_OPTION_REPEATED:
         return add_to_list(option, text, err);
     case QN_OPTION_NOTICE:
         return accept_with_notice(option, text, err);

@@ -147,7 +147,8 @@ static bool names_an_option(qn_option_table *table, const char *word)
 static qn_status apply(walk *w, qn_option *option, const char *text, bool negated, qn_error *err)
 {
     bool *given = &w->table->given[option - w->table->options];
-    if (*given && option->kind != QN_OPTION_LIST && option->kind != QN_OPTION_NOTICE) {
+    if (*given && option->kind != QN_OPTION_LIST && option->kind != QN_OPTION_REPEATED &&
+        option->kind != QN_OPTION_NOTICE) {
         qn_log("--%s: given more than once: the last one counts", option->name);
     }
     *given = true;

@@ -24,17 +24,18 @@ typedef struct qn_string_list {
 } qn_string_list;
 
 typedef enum qn_option_kind {
-    QN_OPTION_FLAG,    /* bool: --name, --no-name */
-    QN_OPTION_STRING,  /* const char *: points into argv */
-    QN_OPTION_INTEGER, /* int64_t in [min, max] */
-    QN_OPTION_SIZE,    /* size_t in [min, max]; suffixes as in vLLM: 32k = 32000, 32K = 32768; k m g t, K M G T; with
-                          a small letter also 1.5k */
-    QN_OPTION_NUMBER,  /* double in [number_min, number_max]; never NaN or infinite */
-    QN_OPTION_JSON,    /* json_t *: an object, owned by the caller, who also frees what stood there before */
-    QN_OPTION_CHOICE,  /* const char *: one of `choices` (the table's own pointer) */
-    QN_OPTION_LIST,    /* qn_string_list: repeatable, and takes every word up to the next option */
-    QN_OPTION_NOTICE,  /* no value: accepted, `help` tells in a notice why it changes nothing */
-    QN_OPTION_REFUSED  /* no value: an error, `help` tells why ("not in this version") */
+    QN_OPTION_FLAG,     /* bool: --name, --no-name */
+    QN_OPTION_STRING,   /* const char *: points into argv */
+    QN_OPTION_INTEGER,  /* int64_t in [min, max] */
+    QN_OPTION_SIZE,     /* size_t in [min, max]; suffixes as in vLLM: 32k = 32000, 32K = 32768; k m g t, K M G T; with
+                           a small letter also 1.5k */
+    QN_OPTION_NUMBER,   /* double in [number_min, number_max]; never NaN or infinite */
+    QN_OPTION_JSON,     /* json_t *: an object, owned by the caller, who also frees what stood there before */
+    QN_OPTION_CHOICE,   /* const char *: one of `choices` (the table's own pointer) */
+    QN_OPTION_LIST,     /* qn_string_list: repeatable, and takes every word up to the next option */
+    QN_OPTION_REPEATED, /* qn_string_list: repeatable, one word each time */
+    QN_OPTION_NOTICE,   /* no value: accepted, `help` tells in a notice why it changes nothing */
+    QN_OPTION_REFUSED   /* no value: an error, `help` tells why ("not in this version") */
 } qn_option_kind;
 
 typedef struct qn_option {

@@ -68,10 +68,10 @@ static void add_options(qn_run_options *o)
          .min = 1,
          .max = INT32_MAX},
         {.name = "stop",
-         .kind = QN_OPTION_LIST,
+         .kind = QN_OPTION_REPEATED,
          .value = &o->stop,
          .value_name = "TEXT",
-         .help = "ends the answer before this text"},
+         .help = "ends the answer before this text; give it once for each such text"},
         {.name = "show-thinking",
          .kind = QN_OPTION_FLAG,
          .value = &o->show_thinking,
@@ -80,7 +80,7 @@ static void add_options(qn_run_options *o)
         {.name = "json",
          .kind = QN_OPTION_FLAG,
          .value = &o->json,
-         .help = "prints one JSON object at the end: text, finish_reason, usage, timings"},
+         .help = "prints one JSON object at the end: content, reasoning, finish_reason, usage, timings"},
         {.name = "history",
          .kind = QN_OPTION_STRING,
          .value = &o->history,
@@ -286,6 +286,20 @@ static qn_status run_chat(const qn_run_options *options, const qn_engine_options
     return status;
 }
 
+/* Options that shape a conversation mean nothing to a bare text. */
+static qn_status refuse_with_raw(const qn_run_options *options, qn_error *err)
+{
+    static const char *const names[] = {"system", "show-thinking", "chat-template", "default-chat-template-kwargs",
+                                        "trust-content-tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (qn_options_given(&options->table, names[i])) {
+            return qn_fail_field(err, QN_USAGE, names[i], "--%s: --raw has no messages: leave one of the two out",
+                                 names[i]);
+        }
+    }
+    return QN_OK;
+}
+
 static qn_status run(qn_run_options *options, qn_error *err)
 {
     qn_engine_options engine_options;
@@ -294,8 +308,14 @@ static qn_status run(qn_run_options *options, qn_error *err)
     if (status != QN_OK) {
         return status;
     }
-    if (options->raw && options->system != NULL) {
-        return qn_fail_field(err, QN_USAGE, "system", "--system: --raw has no messages: put it into the text");
+    if (options->raw) {
+        status = refuse_with_raw(options, err);
+    }
+    if (status == QN_OK && options->json && options->show_thinking) {
+        status = qn_fail_field(err, QN_USAGE, "show-thinking", "--show-thinking: --json tells it anyway: leave it out");
+    }
+    if (status != QN_OK) {
+        return status;
     }
     if (interactive && (options->raw || options->json)) {
         return qn_fail(err, QN_USAGE, "%s: a chat has no such form: give the text with -p or on standard input",

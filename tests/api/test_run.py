@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -93,7 +94,7 @@ def test_a_message_cannot_forge_a_turn(run_quern, tiny):
 
 
 def test_stop_strings(run_quern, tiny):
-    result = answer_json(run_quern, tiny, "-p", QUESTION, "--stop", "nowhere", "answer is")
+    result = answer_json(run_quern, tiny, "-p", QUESTION, "--stop", "nowhere", "--stop", "answer is")
     assert result["content"] == "The"
     assert result["finish_reason"] == "stop"
     assert result["stop_reason"] == "answer is"
@@ -172,6 +173,10 @@ def test_generation_config_can_be_overridden(run_quern, tiny):
     (["--override-generation-config", '{"top_p": 3}'], b"top_p"),
     (["--block-size", "100"], b"power of two"),
     (["--raw", "--system", "x"], b"--system"),
+    (["--raw", "--trust-content-tokens"], b"--trust-content-tokens"),
+    (["--raw", "--chat-template", "x"], b"--chat-template"),
+    (["--json", "--show-thinking"], b"--show-thinking"),
+    (["--override-generation-config", '{"temprature": 0}'], b"temprature"),
     (["--history", "x"], b"--history"),
     (["--frobnicate"], b"--frobnicate"),
     (["--threads", "0"], b"threads"),
@@ -236,7 +241,7 @@ def peak_and_plan(quern_bin, *arguments):
 @pytest.mark.parametrize("flags", [[], ["--max-model-len", "512", "--max-num-batched-tokens", "16"], MTP,
                                    ["--max-num-batched-tokens", "4096"]])
 def test_the_peak_is_what_was_told(quern_bin, tiny, flags):
-    if "asan" in str(quern_bin) or "tsan" in str(quern_bin):
+    if pathlib.Path(quern_bin).parent.name in ("asan-ubsan", "tsan"):
         pytest.skip("a sanitizer's own memory is not the program's")
     needles = json.loads((tiny / "eval" / "needles.jsonl").read_text().splitlines()[0 if flags[1:] and "512" in flags else 60])
     text = needles["messages"][0]["content"]
