@@ -117,7 +117,9 @@ static qn_status start(answer *a, const qn_chat_request *chat, qn_http_reply *re
     qn_tokens prompt = {0};
     qn_status status = qn_engine_chat_prompt(server->engine, chat->messages, NULL, chat->kwargs, &prompt, &err);
     if (status != QN_OK) {
-        snprintf(err.field, sizeof err.field, "%s", err.field[0] != '\0' ? err.field : "messages");
+        if (err.field[0] == '\0') {
+            snprintf(err.field, sizeof err.field, "messages");
+        }
         qn_reply_error(reply, &err);
     } else if ((status = check_context(server, chat, prompt.count, &err)) != QN_OK) {
         qn_reply_api_error(reply, (qn_api_error){.status = 400, .code = "context_length_exceeded"}, &err);
