@@ -5,7 +5,6 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
-#include "base/json_wide.h"
 
 static const char field_name[] = "messages";
 
@@ -159,40 +158,7 @@ static qn_status bad_call(const place *at, size_t call, const char *reason, qn_e
     return qn_fail_field(err, QN_USAGE, field_name, "messages[%zu].tool_calls[%zu]: %s", at->index, call, reason);
 }
 
-/* Arguments as an object: what templates walk. A string must hold one; an empty one means none. */
-static qn_status parse_arguments(const place *at, size_t call, const json_t *arguments, json_t **out, qn_error *err)
-{
-    if (arguments == NULL || (json_is_string(arguments) && json_string_length(arguments) == 0)) {
-        *out = json_object();
-        return *out != NULL ? QN_OK : no_memory(err);
-    }
-    if (json_is_object(arguments)) {
-        *out = json_incref((json_t *)(uintptr_t)arguments);
-        return QN_OK;
-    }
-    if (!json_is_string(arguments)) {
-        return bad_call(at, call, "function.arguments: send JSON in a string", err);
-    }
-    json_t *value = NULL;
-    qn_error inner;
-    qn_status status = qn_json_parse_wide(json_string_value(arguments), json_string_length(arguments),
-                                          "function.arguments", &value, &inner);
-    if (status == QN_RESOURCE) {
-        *err = inner;
-        return status;
-    }
-    if (status != QN_OK) {
-        return bad_call(at, call, inner.message, err);
-    }
-    if (!json_is_object(value)) {
-        json_decref(value);
-        return bad_call(at, call, "function.arguments: not a JSON object: send an object in a string", err);
-    }
-    *out = value;
-    return QN_OK;
-}
-
-/* {id, type, function: {name, arguments}}, arguments parsed. */
+/* {id, type, function: {name, arguments}}; what a string of arguments holds is text/chat.h's to read. */
 static qn_status copy_call(const place *at, size_t index, const json_t *call, json_t *calls, qn_error *err)
 {
     const json_t *function = json_object_get(call, "function");
@@ -208,17 +174,16 @@ static qn_status copy_call(const place *at, size_t index, const json_t *call, js
     if (id != NULL && !json_is_string(id)) {
         return bad_call(at, index, "id: send a string", err);
     }
-    json_t *arguments = NULL;
-    qn_status status = parse_arguments(at, index, qn_field_get(function, "arguments"), &arguments, err);
-    if (status != QN_OK) {
-        return status;
+    const json_t *arguments = qn_field_get(function, "arguments");
+    if (arguments != NULL && !json_is_string(arguments) && !json_is_object(arguments)) {
+        return bad_call(at, index, "function.arguments: send JSON in a string", err);
     }
-    json_t *copy = json_pack("{s:s, s:{s:O, s:o}}", "type", "function", "function", "name", name, "arguments",
+    json_t *copy = json_pack("{s:s, s:{s:O, s:O*}}", "type", "function", "function", "name", name, "arguments",
                              arguments);
     if (copy == NULL) {
         return no_memory(err);
     }
-    status = id != NULL ? set(copy, "id", id, err) : QN_OK;
+    qn_status status = id != NULL ? set(copy, "id", id, err) : QN_OK;
     if (status == QN_OK && json_array_append(calls, copy) != 0) {
         status = no_memory(err);
     }

@@ -1,8 +1,8 @@
 /* A conversation as the API sends it, made into what chat templates expect.
  *
  * developer becomes system; content parts of type text are joined into one string; an assistant's `reasoning` becomes
- * `reasoning_content`; the arguments of its tool calls, JSON in a string, become objects. Anything that a text model
- * can't take (images, audio, files) is refused, never dropped. */
+ * `reasoning_content`. Anything that a text model can't take (images, audio, files) is refused, never dropped. The
+ * arguments of tool calls are passed on, an object or a string: text/chat.h reads what the string holds. */
 #ifndef QN_SERVER_CHAT_MESSAGES_H
 #define QN_SERVER_CHAT_MESSAGES_H
 
