@@ -197,8 +197,8 @@ static qn_status run_prefill(generation *g, qn_error *err)
 {
     qn_progress progress;
     qn_progress_start(&progress, "prompt", "tokens", g->request->prompt_count);
-    if (!g->request->show_progress) {
-        progress.active = 0;
+    if (!g->request->show_progress || g->request->prompt_count <= g->engine->max_rows) {
+        progress.active = 0; /* one chunk is over before a bar tells anything */
     }
     uint64_t start = qn_now_us();
     qn_status status = prefill(g, &progress, err);
