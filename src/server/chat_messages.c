@@ -5,13 +5,15 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "server/request_body.h"
 
 static const char field_name[] = "messages";
 
-/* Where a fault lies: "messages[3]". */
+/* Where a fault lies: "messages[3]"; and what all messages count together. */
 typedef struct place {
     size_t index;
     const char *role;
+    size_t *argument_values; /* in the strings of tool-call arguments */
 } place;
 
 static const qn_field system_fields[] = {
@@ -158,6 +160,23 @@ static qn_status bad_call(const place *at, size_t call, const char *reason, qn_e
     return qn_fail_field(err, QN_USAGE, field_name, "messages[%zu].tool_calls[%zu]: %s", at->index, call, reason);
 }
 
+/* The values in strings of arguments are bounded as the body's own are, which count such a string as one. */
+static qn_status check_arguments(const place *at, size_t call, const json_t *arguments, qn_error *err)
+{
+    if (arguments == NULL || json_is_object(arguments)) {
+        return QN_OK;
+    }
+    if (!json_is_string(arguments)) {
+        return bad_call(at, call, "function.arguments: send JSON in a string", err);
+    }
+    *at->argument_values += qn_request_count_values(json_string_value(arguments), json_string_length(arguments));
+    if (*at->argument_values > QN_BODY_MAX_VALUES) {
+        return bad_call(at, call, "function.arguments: too many JSON values in all of them: send a smaller request",
+                        err);
+    }
+    return QN_OK;
+}
+
 /* {id, type, function: {name, arguments}}; what a string of arguments holds is text/chat.h's to read. */
 static qn_status copy_call(const place *at, size_t index, const json_t *call, json_t *calls, qn_error *err)
 {
@@ -175,15 +194,16 @@ static qn_status copy_call(const place *at, size_t index, const json_t *call, js
         return bad_call(at, index, "id: send a string", err);
     }
     const json_t *arguments = qn_field_get(function, "arguments");
-    if (arguments != NULL && !json_is_string(arguments) && !json_is_object(arguments)) {
-        return bad_call(at, index, "function.arguments: send JSON in a string", err);
+    qn_status status = check_arguments(at, index, arguments, err);
+    if (status != QN_OK) {
+        return status;
     }
     json_t *copy = json_pack("{s:s, s:{s:O, s:O*}}", "type", "function", "function", "name", name, "arguments",
                              arguments);
     if (copy == NULL) {
         return no_memory(err);
     }
-    qn_status status = id != NULL ? set(copy, "id", id, err) : QN_OK;
+    status = id != NULL ? set(copy, "id", id, err) : QN_OK;
     if (status == QN_OK && json_array_append(calls, copy) != 0) {
         status = no_memory(err);
     }
@@ -268,15 +288,15 @@ static const char *find_role(const char *name)
     return NULL;
 }
 
-static qn_status normalise_one(size_t index, const json_t *message, json_t *list, qn_unknown_fields *unknown,
-                               qn_error *err)
+static qn_status normalise_one(size_t index, const json_t *message, size_t *argument_values, json_t *list,
+                               qn_unknown_fields *unknown, qn_error *err)
 {
     const json_t *role = json_object_get(message, "role");
     if (!json_is_string(role)) {
         return qn_fail_field(err, QN_USAGE, field_name,
                              "messages[%zu]: not an object with a role: send {\"role\": ..., \"content\": ...}", index);
     }
-    place at = {.index = index, .role = find_role(json_string_value(role))};
+    place at = {.index = index, .role = find_role(json_string_value(role)), .argument_values = argument_values};
     if (at.role == NULL) {
         return qn_fail_field(err, QN_USAGE, field_name,
                              "messages[%zu].role: unknown role %.40s: send system, developer, user, assistant or tool",
@@ -309,10 +329,11 @@ qn_status qn_chat_messages_normalise(const json_t *messages, json_t **out, qn_un
         return qn_fail_field(err, QN_USAGE, field_name, "messages: %zu messages: send 1 to %d", count,
                              QN_CHAT_MAX_MESSAGES);
     }
+    size_t argument_values = 0;
     json_t *list = json_array();
     qn_status status = list != NULL ? QN_OK : no_memory(err);
     for (size_t i = 0; i < count && status == QN_OK; i++) {
-        status = normalise_one(i, json_array_get(messages, i), list, unknown, err);
+        status = normalise_one(i, json_array_get(messages, i), &argument_values, list, unknown, err);
     }
     if (status != QN_OK) {
         json_decref(list);

@@ -9,8 +9,13 @@
  * of the prompt, and four of tokens where each is one. */
 enum { VALUE_COST_BYTES = 256, TEXT_COST_BYTES = 6 };
 
-/* An upper bound of the values: each stands behind one of [ { , : or is the document. */
-static size_t count_values(const char *text, size_t bytes)
+/* Each value stands behind one of these, or is the document. */
+static bool opens_value(char c)
+{
+    return c == '[' || c == '{' || c == ',' || c == ':';
+}
+
+size_t qn_request_count_values(const char *text, size_t bytes)
 {
     size_t count = 1;
     bool in_string = false;
@@ -24,7 +29,7 @@ static size_t count_values(const char *text, size_t bytes)
             }
         } else if (c == '"') {
             in_string = true;
-        } else if (c == '[' || c == '{' || c == ',' || c == ':') {
+        } else if (opens_value(c)) {
             count++;
         }
     }
@@ -33,7 +38,11 @@ static size_t count_values(const char *text, size_t bytes)
 
 size_t qn_request_body_cost(const char *body, size_t bytes)
 {
-    return bytes * TEXT_COST_BYTES + count_values(body, bytes) * VALUE_COST_BYTES;
+    size_t values = 1;
+    for (size_t i = 0; i < bytes; i++) {
+        values += opens_value(body[i]);
+    }
+    return bytes * TEXT_COST_BYTES + values * VALUE_COST_BYTES;
 }
 
 qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn_error *err)
@@ -41,7 +50,7 @@ qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn
     if (bytes == 0) {
         return qn_fail(err, QN_USAGE, "body: empty: send a JSON object");
     }
-    if (count_values(body, bytes) > QN_BODY_MAX_VALUES) {
+    if (qn_request_count_values(body, bytes) > QN_BODY_MAX_VALUES) {
         return qn_fail(err, QN_USAGE, "body: more than %d JSON values: send a smaller request", QN_BODY_MAX_VALUES);
     }
     json_t *value = NULL;

@@ -12,8 +12,12 @@
 
 enum { QN_BODY_MAX_VALUES = 1000000 };
 
+/* An upper bound of the JSON values in a text, which need not be JSON. In time linear in `bytes`. */
+size_t qn_request_count_values(const char *text, size_t bytes);
+
 /* Bytes of memory, rounded up, that the body's tree and what becomes of it (messages, prompt, tokens) may take
- * together: what a server counts before it parses. In time linear in `bytes`. */
+ * together: what a server counts before it parses. Text in strings counts as if it held values too, since that of
+ * tool-call arguments becomes trees. In time linear in `bytes`. */
 size_t qn_request_body_cost(const char *body, size_t bytes);
 
 /* The body must be one JSON object; the caller owns it. Integers beyond 64 bits are kept (base/json_wide.h), since tool

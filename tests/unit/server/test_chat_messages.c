@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "base/buffer.h"
 #include "server/chat_messages.h"
 
 static void assert_normalised(const char *messages, const char *wanted)
@@ -125,6 +126,32 @@ static void test_missing_messages(void **state)
     assert_string_equal(err.message, "messages: missing: send a list of messages");
 }
 
+/* Two calls whose arguments hold 700,000 values each: strings of a body of a few. */
+static void test_values_in_arguments_are_bounded_together(void **state)
+{
+    (void)state;
+    qn_buffer text = {0};
+    qn_buffer_text(&text, "{\"a\":[0");
+    for (int i = 0; i < 700000; i++) {
+        qn_buffer_text(&text, ",0");
+    }
+    qn_buffer_text(&text, "]}");
+    json_t *call = json_pack("{s:{s:s, s:s}}", "function", "name", "f", "arguments", qn_buffer_string(&text));
+    json_t *in = json_pack("[{s:s, s:[O]}, {s:s, s:[O]}]", "role", "assistant", "tool_calls", call, "role", "assistant",
+                           "tool_calls", call);
+    json_t *out = NULL;
+    qn_unknown_fields unknown = {0};
+    qn_error err;
+    assert_int_equal(qn_chat_messages_normalise(in, &out, &unknown, &err), QN_USAGE);
+    assert_non_null(strstr(err.message, "messages[1].tool_calls[0]: function.arguments: too many JSON values"));
+    json_array_remove(in, 1);
+    assert_int_equal(qn_chat_messages_normalise(in, &out, &unknown, &err), QN_OK);
+    json_decref(out);
+    json_decref(in);
+    json_decref(call);
+    qn_buffer_free(&text);
+}
+
 static void test_unknown_fields_are_reported_and_left_out(void **state)
 {
     (void)state;
@@ -157,8 +184,11 @@ static void test_too_many_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),          cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_missing_messages),  cmocka_unit_test(test_unknown_fields_are_reported_and_left_out),
+        cmocka_unit_test(test_values_in_arguments_are_bounded_together),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_missing_messages),
+        cmocka_unit_test(test_unknown_fields_are_reported_and_left_out),
         cmocka_unit_test(test_too_many_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
