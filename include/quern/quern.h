@@ -56,7 +56,7 @@ typedef struct qn_quern_request {
     double top_p;         /* <= 0: default */
     double min_p;         /* < 0: default */
     int top_k;            /* < 0: default; 0: off */
-    bool has_seed;        /* false: a random one */
+    bool has_seed;        /* false: a random one below 2^53 */
     uint64_t seed;
     size_t max_tokens;       /* 0: up to the context's end */
     const char *const *stop; /* stop strings */

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-enum { ROUNDS = 10 };
+enum { ROUNDS = 10, DOUBLE_BITS = 53 };
 static const uint32_t MULTIPLIER_0 = 0xD2511F53u, MULTIPLIER_1 = 0xCD9E8D57u;
 static const uint32_t WEYL_0 = 0x9E3779B9u, WEYL_1 = 0xBB67AE85u;
 
@@ -51,4 +51,9 @@ uint64_t qn_random_seed(void)
         got = getrandom(&seed, sizeof seed, 0);
     } while (got < 0 && errno == EINTR);
     return got == (ssize_t)sizeof seed ? seed : seed_from_clock();
+}
+
+uint64_t qn_random_told_seed(void)
+{
+    return qn_random_seed() >> (64 - DOUBLE_BITS);
 }

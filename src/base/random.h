@@ -13,4 +13,8 @@ void qn_philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t
 /* From getrandom(2); where a sandbox forbids that call, mixed from the clocks and the process id. */
 uint64_t qn_random_seed(void);
 
+/* The same with 53 bits, for a seed that is told to a user: every reader of JSON gives it back unchanged, also one that
+ * reads numbers as doubles. */
+uint64_t qn_random_told_seed(void);
+
 #endif

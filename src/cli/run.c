@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "cli/run_options.h"
 
-enum { STDIN_LIMIT_BYTES = 64 << 20, SEED_BITS_DROPPED = 11 };
+enum { STDIN_LIMIT_BYTES = 64 << 20 };
 
 static void add_options(qn_run_options *o)
 {
@@ -107,8 +107,7 @@ qn_status qn_run_sampling(const qn_run_options *options, const qn_engine *engine
     if (qn_options_given(table, "top-k")) {
         out->top_k = (int32_t)options->top_k;
     }
-    /* A drawn seed keeps 53 bits: every reader of JSON gives it back unchanged. */
-    out->seed = qn_options_given(table, "seed") ? (uint64_t)options->seed : qn_random_seed() >> SEED_BITS_DROPPED;
+    out->seed = qn_options_given(table, "seed") ? (uint64_t)options->seed : qn_random_told_seed();
     return qn_sampling_check(out, err);
 }
 

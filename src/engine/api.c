@@ -132,7 +132,7 @@ static qn_sampling choose_sampling(const qn_engine *engine, const qn_quern_reque
     if (request->top_k >= 0) {
         sampling.top_k = request->top_k;
     }
-    sampling.seed = request->has_seed ? request->seed : qn_random_seed();
+    sampling.seed = request->has_seed ? request->seed : qn_random_told_seed();
     return sampling;
 }
 

@@ -15,8 +15,7 @@
 #include "server/sse.h"
 
 enum {
-    KEEP_ALIVE_MS = 10000, /* between comments in a silent stream */
-    RANDOM_SEED_BITS = 53  /* a drawn seed is told in JSON, where clients read numbers as doubles */
+    KEEP_ALIVE_MS = 10000 /* between comments in a silent stream */
 };
 
 /* An answer in the making. */
@@ -97,7 +96,7 @@ static qn_status submit(answer *a, const qn_chat_request *chat, const qn_tokens 
         .in_reasoning = qn_engine_opens_reasoning(engine, prompt->ids, prompt->count),
     };
     if (!chat->seed_given) {
-        request.sampling.seed = qn_random_seed() >> (64 - RANDOM_SEED_BITS);
+        request.sampling.seed = qn_random_told_seed();
     }
     a->seed = (int64_t)request.sampling.seed;
     return qn_worker_submit(a->server->worker, &request, &a->job, err);

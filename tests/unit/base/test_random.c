@@ -37,6 +37,18 @@ static void test_output_may_be_the_counter(void **state)
     assert_memory_equal(words, expected, sizeof words);
 }
 
+static void test_told_seeds_are_doubles(void **state)
+{
+    (void)state;
+    uint64_t all = 0;
+    for (int i = 0; i < 64; i++) {
+        uint64_t seed = qn_random_told_seed();
+        assert_true(seed < UINT64_C(1) << 53);
+        all |= seed;
+    }
+    assert_true(all >> 45 != 0);
+}
+
 static void test_seeds_differ(void **state)
 {
     (void)state;
@@ -53,6 +65,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_output_may_be_the_counter),
+        cmocka_unit_test(test_told_seeds_are_doubles),
         cmocka_unit_test(test_seeds_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
