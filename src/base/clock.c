@@ -13,3 +13,8 @@ int64_t qn_unix_seconds(void)
 {
     return (int64_t)time(NULL);
 }
+
+double qn_per_second(size_t count, uint64_t us)
+{
+    return us > 0 ? (double)count * 1e6 / (double)us : 0.0;
+}

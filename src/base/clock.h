@@ -2,9 +2,12 @@
 #ifndef QN_BASE_CLOCK_H
 #define QN_BASE_CLOCK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 uint64_t qn_now_us(void);
 int64_t qn_unix_seconds(void);
+
+double qn_per_second(size_t count, uint64_t us); /* 0 when no time went by */
 
 #endif

@@ -199,11 +199,6 @@ void qn_answer_free(qn_answer *answer)
     qn_buffer_free(&answer->content);
 }
 
-static double per_second(size_t tokens, uint64_t us)
-{
-    return us > 0 ? (double)tokens * 1e6 / (double)us : 0.0;
-}
-
 void qn_answer_log_timings(const qn_result *result, const qn_sampling *sampling, uint64_t load_us)
 {
     qn_buffer line = {0};
@@ -211,11 +206,11 @@ void qn_answer_log_timings(const qn_result *result, const qn_sampling *sampling,
         qn_buffer_format(&line, "load %.2f s; ", (double)load_us / 1e6);
     }
     qn_buffer_format(&line, "prompt %zu tokens, %.1f tok/s; ", result->prompt_tokens,
-                     per_second(result->prompt_tokens, result->prefill_us));
+                     qn_per_second(result->prompt_tokens, result->prefill_us));
     /* The first token comes with the prompt; decoding makes the others. */
     size_t decoded = result->completion_tokens > 0 ? result->completion_tokens - 1 : 0;
     qn_buffer_format(&line, "decode %zu tokens, %.1f tok/s", result->completion_tokens,
-                     per_second(decoded, result->decode_us));
+                     qn_per_second(decoded, result->decode_us));
     if (result->drafts_proposed > 0) {
         qn_buffer_format(&line, "; MTP %zu of %zu drafts accepted (%.1f %%), %zu steps", result->drafts_accepted,
                          result->drafts_proposed,

@@ -54,11 +54,6 @@ static void write_usage(qn_buffer *out, const qn_chat_head *head, const qn_chat_
     qn_buffer_char(out, '}');
 }
 
-static double per_second(size_t count, uint64_t us)
-{
-    return us > 0 ? (double)count * 1e6 / (double)us : 0;
-}
-
 /* Named as llama.cpp's, which clients read already. */
 static void write_timings(qn_buffer *out, const qn_chat_timings *t)
 {
@@ -67,7 +62,7 @@ static void write_timings(qn_buffer *out, const qn_chat_timings *t)
                      "\"prompt_per_second\":%.3f,\"predicted_per_second\":%.3f,\"draft_n\":%zu,"
                      "\"draft_n_accepted\":%zu,\"seed\":%" PRId64 "}",
                      (double)t->queue_us / 1e3, (double)t->prefill_us / 1e3, (double)t->decode_us / 1e3,
-                     per_second(t->prompt_tokens, t->prefill_us), per_second(t->completion_tokens, t->decode_us),
+                     qn_per_second(t->prompt_tokens, t->prefill_us), qn_per_second(t->completion_tokens, t->decode_us),
                      t->drafts, t->drafts_accepted, t->seed);
 }
 

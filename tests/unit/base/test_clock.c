@@ -30,6 +30,14 @@ static void test_counts_microseconds(void **state)
     assert_true(now_us <= (uint64_t)after.tv_sec * 1000000 + (uint64_t)after.tv_nsec / 1000);
 }
 
+static void test_per_second(void **state)
+{
+    (void)state;
+    assert_true(qn_per_second(3, 1500000) == 2.0);
+    assert_true(qn_per_second(0, 5) == 0.0);
+    assert_true(qn_per_second(3, 0) == 0.0);
+}
+
 static void test_unix_seconds(void **state)
 {
     (void)state;
@@ -42,6 +50,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_monotonic),
         cmocka_unit_test(test_counts_microseconds),
+        cmocka_unit_test(test_per_second),
         cmocka_unit_test(test_unix_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
