@@ -116,6 +116,11 @@ typedef struct qn_result {
     uint64_t queue_us, prefill_us, decode_us;
 } qn_result;
 
+/* Does the context hold a prompt and an answer: one token at least, max_tokens where that is not 0? QN_USAGE with field
+ * "messages", or with max_tokens_field: the name by which the user knows max_tokens, for the sentence too. */
+qn_status qn_engine_check_length(const qn_engine *engine, size_t prompt_count, size_t max_tokens,
+                                 const char *max_tokens_field, qn_error *err);
+
 /* Runs the request to its end; any thread may call, each waits its turn. The prompt and max_tokens must fit
  * max_model_len (QN_USAGE, field "max_tokens" or "messages"): max_tokens 0 takes what is left. A cancelled request is
  * QN_OK with result->finish saying so. On failure there is nothing to release; QN_FAILED names the layer whose values

@@ -322,22 +322,31 @@ static qn_status run_decode(generation *g, qn_error *err)
     return status;
 }
 
+qn_status qn_engine_check_length(const qn_engine *engine, size_t prompt_count, size_t max_tokens,
+                                 const char *max_tokens_field, qn_error *err)
+{
+    size_t limit = engine->max_model_len;
+    if (prompt_count >= limit) {
+        return qn_fail_field(err, QN_USAGE, "messages",
+                             "prompt: %zu tokens leave no room for an answer: max_model_len is %zu: shorten the prompt",
+                             prompt_count, limit);
+    }
+    if (max_tokens > limit - prompt_count) {
+        return qn_fail_field(err, QN_USAGE, max_tokens_field,
+                             "%s: %zu after a prompt of %zu tokens exceeds max_model_len %zu: ask for at most %zu",
+                             max_tokens_field, max_tokens, prompt_count, limit, limit - prompt_count);
+    }
+    return QN_OK;
+}
+
 static qn_status check_request(const qn_engine *engine, const qn_request *request, qn_error *err)
 {
     if (request->prompt_count == 0) {
         return qn_fail_field(err, QN_USAGE, "messages", "prompt: it has no tokens: give some text");
     }
-    if (request->prompt_count >= engine->max_model_len) {
-        return qn_fail_field(err, QN_USAGE, "messages",
-                             "prompt: %zu tokens leave no room for an answer: max_model_len is %zu: shorten the prompt",
-                             request->prompt_count, engine->max_model_len);
-    }
-    if (request->max_tokens > engine->max_model_len - request->prompt_count) {
-        return qn_fail_field(err, QN_USAGE, "max_tokens",
-                             "max_tokens: %zu after a prompt of %zu tokens exceeds max_model_len %zu: ask for at most "
-                             "%zu",
-                             request->max_tokens, request->prompt_count, engine->max_model_len,
-                             engine->max_model_len - request->prompt_count);
+    qn_status status = qn_engine_check_length(engine, request->prompt_count, request->max_tokens, "max_tokens", err);
+    if (status != QN_OK) {
+        return status;
     }
     for (size_t i = 0; i < request->prompt_count; i++) {
         if (request->prompt_ids[i] < 0 || (size_t)request->prompt_ids[i] >= engine->config->vocab_size) {

@@ -57,31 +57,6 @@ static qn_chat_timings timings_of(const answer *a, const qn_job_end *end)
 
 /* ---- from a request to a job ---- */
 
-static qn_status context_exceeded(const char *field, size_t prompt, size_t answer_tokens, size_t limit, qn_error *err)
-{
-    if (answer_tokens == 0) {
-        return qn_fail_field(err, QN_USAGE, field,
-                             "%s: the prompt has %zu tokens, this model's context %zu: shorten the conversation", field,
-                             prompt, limit);
-    }
-    return qn_fail_field(err, QN_USAGE, field,
-                         "%s: %zu with a prompt of %zu tokens is beyond this model's context of %zu: ask for less",
-                         field, answer_tokens, prompt, limit);
-}
-
-/* The prompt leaves room for one token at least, and for max_tokens where that was said. */
-static qn_status check_context(const qn_server *server, const qn_chat_request *chat, size_t prompt, qn_error *err)
-{
-    size_t limit = qn_engine_max_model_len(server->engine);
-    if (prompt >= limit) {
-        return context_exceeded("messages", prompt, 0, limit, err);
-    }
-    if (chat->max_tokens > limit - prompt) {
-        return context_exceeded(chat->max_tokens_field, prompt, chat->max_tokens, limit, err);
-    }
-    return QN_OK;
-}
-
 static qn_status submit(answer *a, const qn_chat_request *chat, const qn_tokens *prompt, qn_error *err)
 {
     qn_engine *engine = a->server->engine;
@@ -120,7 +95,8 @@ static qn_status start(answer *a, const qn_chat_request *chat, qn_http_reply *re
             snprintf(err.field, sizeof err.field, "messages");
         }
         qn_reply_error(reply, &err);
-    } else if ((status = check_context(server, chat, prompt.count, &err)) != QN_OK) {
+    } else if ((status = qn_engine_check_length(server->engine, prompt.count, chat->max_tokens, chat->max_tokens_field,
+                                                &err)) != QN_OK) {
         qn_reply_api_error(reply, (qn_api_error){.status = 400, .code = "context_length_exceeded"}, &err);
     } else if ((status = submit(a, chat, &prompt, &err)) != QN_OK) {
         qn_reply_error(reply, &err);

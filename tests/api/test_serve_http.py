@@ -222,6 +222,12 @@ def test_too_long_prompt(server):
     assert response.status == 400
     assert error_of(response)["code"] == "context_length_exceeded"
     assert error_of(response)["param"] == "messages"
+    for field in ("max_tokens", "max_completion_tokens"):
+        response = server.post(CHAT, {"messages": HELLO["messages"], field: 1 << 40})
+        assert response.status == 400
+        assert error_of(response)["code"] == "context_length_exceeded"
+        assert error_of(response)["param"] == field
+        assert error_of(response)["message"].startswith(f"{field}: ")
 
 
 def first_event(response):

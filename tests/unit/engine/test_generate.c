@@ -372,6 +372,11 @@ static void refuses_what_does_not_fit(void **state)
     request.max_tokens = 7;
     assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
     assert_string_equal(err.field, "max_tokens");
+    assert_int_equal(qn_engine_check_length(engine, 10, 7, "max_completion_tokens", &err), QN_USAGE);
+    assert_string_equal(err.field, "max_completion_tokens");
+    assert_non_null(strstr(err.message, "max_completion_tokens: 7 after a prompt of 10 tokens"));
+    assert_int_equal(qn_engine_check_length(engine, 15, 0, NULL, &err), QN_OK);
+    assert_int_equal(qn_engine_check_length(engine, 10, 6, "max_tokens", &err), QN_OK);
     request.max_tokens = SIZE_MAX;
     assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
     request.max_tokens = 6;
