@@ -418,7 +418,7 @@ def peak_bytes(server):
 
 
 def test_parallel_bodies_of_many_values_share_memory(start_server):
-    """Each tree takes dozens of times its body: all at once would take gigabytes."""
+    """Each tree takes 70 MiB: all at once 1.6 GiB. The bound leaves room for a sanitizer's own memory."""
     server = start_server()
     before = peak_bytes(server)
     body = b'{"messages":[' + b"{}," * 300_000 + b"0]}"
@@ -429,7 +429,7 @@ def test_parallel_bodies_of_many_values_share_memory(start_server):
     for thread in threads:
         thread.join()
     assert codes == [400] * len(threads)
-    assert peak_bytes(server) - before < 700 * MEBIBYTE
+    assert peak_bytes(server) - before < 1024 * MEBIBYTE
     lives(server)
 
 
