@@ -174,7 +174,7 @@ static void take_workers(builder *b, size_t threads)
     size_t latent = c->kv_lora_rank, rope = c->qk_rope_head_dim, experts = c->n_routed_experts;
     bool may_choose = ws->max_context_tokens > ws->dense_keys;
     size_t scores = may_choose ? ws->max_context_tokens : 0;
-    worker_buffer tile = take_for_workers(b, threads, QN_MATMUL_MAX_ROWS * QN_TILE_OUTPUTS, sizeof(float));
+    worker_buffer tile = take_for_workers(b, threads, (size_t)QN_MATMUL_MAX_ROWS * QN_TILE_OUTPUTS, sizeof(float));
     worker_buffer queries = take_for_workers(b, threads, QN_ATTENTION_TILE * (latent + rope), sizeof(float));
     worker_buffer values = take_for_workers(b, threads, QN_ATTENTION_TILE * latent, sizeof(float));
     worker_buffer packed = take_for_workers(b, threads, packed_values_bytes(b), 1);

@@ -414,6 +414,45 @@ static void test_oracle(void **state)
     }
 }
 
+static float *logits_of_last_case(const golden_set *set, float mla_norm_eps, size_t *count)
+{
+    const golden_case *g = &set->cases[set->count - 1];
+    char dir[128];
+    snprintf(dir, sizeof dir, ORACLE "%s", set->name);
+    rig r = rig_open(dir, (rig_options){.isa = "scalar", .max_context_tokens = g->n, .mla_norm_eps = mla_norm_eps});
+    qn_kv_sequence sequence = rig_sequence(&r);
+    float *hidden = rig_alloc(g->n * r.hidden_size, sizeof *hidden);
+    *count = g->n * r.vocab_size;
+    float *logits = rig_alloc(*count, sizeof *logits);
+    rig_forward(&r, &sequence, g->ids, 0, g->n, 0, hidden, NULL);
+    rig_logits(&r, hidden, g->n, logits);
+    qn_free(hidden);
+    qn_kv_sequence_free(&sequence);
+    rig_close(&r);
+    return logits;
+}
+
+/* vLLM's epsilon changes the logits by as much as it changes transformers' (the oracle's findings.json). */
+static void test_mla_norm_eps(void **state)
+{
+    (void)state;
+    static const double FINDING = 3.350858688354492;
+    golden_set set = golden_open("tiny-grouped");
+    size_t count;
+    float *ours = logits_of_last_case(&set, 0, &count), *same = logits_of_last_case(&set, 1e-6f, &count);
+    float *other = logits_of_last_case(&set, 1e-5f, &count);
+    double largest = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs((double)ours[i] - (double)other[i]));
+    printf("epsilon 1e-5 changes logits by up to %f, transformers' by %f\n", largest, FINDING);
+    assert_true(fabs(largest - FINDING) < 2 * TOLERANCE);
+    assert_memory_equal(ours, same, count * sizeof *ours);
+    qn_free(ours);
+    qn_free(same);
+    qn_free(other);
+    golden_close(&set);
+}
+
 static void test_yarn(void **state)
 {
     (void)state;
@@ -450,6 +489,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_oracle),
+        cmocka_unit_test(test_mla_norm_eps),
         cmocka_unit_test(test_yarn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
