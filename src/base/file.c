@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -232,15 +233,35 @@ struct qn_file_writer {
     bool committed;
 };
 
+/* The file that a rename may replace: path, or what it links to. A device, a pipe or a folder would be lost to it. */
+static qn_status find_target(const char *path, char **out, qn_error *err)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        *out = qn_strdup(path);
+        return *out ? QN_OK : qn_fail_memory(err, path, strlen(path) + 1);
+    }
+    char *resolved = realpath(path, NULL);
+    if (!resolved)
+        return qn_fail(err, QN_USAGE, "%s: is a link to nothing: name a file", path);
+    *out = stat(resolved, &info) == 0 && S_ISREG(info.st_mode) ? qn_strdup(resolved) : NULL;
+    bool is_file = S_ISREG(info.st_mode);
+    free(resolved); /* libc's own allocation */
+    if (!is_file)
+        return qn_fail(err, QN_USAGE, "%s: is not a regular file, which is all that can be replaced: name a file",
+                       path);
+    return *out ? QN_OK : qn_fail_memory(err, path, strlen(path) + 1);
+}
+
 qn_status qn_file_writer_open(const char *path, qn_file_writer **out, qn_error *err)
 {
     qn_file_writer *writer = qn_alloc_zero(1, sizeof *writer);
-    if (!writer || !(writer->path = qn_strdup(path))) {
-        qn_free(writer);
-        return qn_fail_memory(err, path, sizeof *writer + strlen(path) + 1);
-    }
+    if (!writer)
+        return qn_fail_memory(err, path, sizeof *writer);
     writer->fd = -1;
-    qn_status status = open_temporary(path, &writer->temporary, &writer->fd, err);
+    qn_status status = find_target(path, &writer->path, err);
+    if (status == QN_OK)
+        status = open_temporary(writer->path, &writer->temporary, &writer->fd, err);
     if (status != QN_OK) {
         qn_file_writer_close(writer);
         return status;

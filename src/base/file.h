@@ -24,7 +24,8 @@ qn_status qn_file_read(const char *path, size_t limit_bytes, char **out, size_t 
 /* All of fd to its end (stdin), within the limit. */
 qn_status qn_fd_read(int fd, const char *what, size_t limit_bytes, char **out, size_t *bytes, qn_error *err);
 
-/* Writes a temporary file beside path, syncs it and renames it over path. */
+/* Writes a temporary file beside path, syncs it and renames it over path. Where path is a symbolic link, the file that
+ * it leads to is replaced; anything but a regular file in its place is refused (QN_USAGE). */
 qn_status qn_file_write(const char *path, const void *data, size_t bytes, qn_error *err);
 
 /* The same in pieces: append any number of times, then commit, which puts the file in its place. Close releases the

@@ -1,4 +1,8 @@
 /* `quern eval logits`: what the model computes for given tokens, for comparison with references (engine/dump.h). */
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "cli/command.h"
@@ -73,6 +77,32 @@ static qn_status read_ids(const char *path, int32_t **ids, size_t *count, qn_err
     return status;
 }
 
+/* The same file, by whatever path? Not when one of them is not there. */
+static bool same_file(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/* The output must not replace what is being read: the ids, or a file of the model. */
+static qn_status check_out(const arguments *a, qn_error *err)
+{
+    bool lost = same_file(a->out, a->ids);
+    DIR *folder = opendir(a->table.argument[0]);
+    for (const struct dirent *entry; folder != NULL && !lost && (entry = readdir(folder)) != NULL;) {
+        char *path = qn_path_join(a->table.argument[0], entry->d_name);
+        lost = path == NULL || same_file(a->out, path);
+        qn_free(path);
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    if (lost) {
+        return qn_fail_field(err, QN_USAGE, "out", "--out: %s is an input of this command: name another file", a->out);
+    }
+    return QN_OK;
+}
+
 static qn_status run(const arguments *a, qn_error *err)
 {
     qn_engine_options options;
@@ -83,6 +113,9 @@ static qn_status run(const arguments *a, qn_error *err)
         return qn_fail_field(err, QN_USAGE, a->ids == NULL ? "ids" : "out", "eval logits: needs --ids and --out");
     }
     qn_status status = qn_engine_flags_options(&a->engine, &a->table, &options, err);
+    if (status == QN_OK) {
+        status = check_out(a, err);
+    }
     if (status == QN_OK) {
         status = read_ids(a->ids, &ids, &count, err);
     }

@@ -129,10 +129,22 @@ static int dispatch(int argc, char **argv)
     return command->run(argc - 1, argv + 1);
 }
 
+/* Weights are used from the mapped files: reading where a file was cut off, or where its disk fails, raises SIGBUS. The
+ * page is gone for good, so all that is left is to say so and end. */
+static void on_lost_file(int number)
+{
+    static const char line[] =
+        "quern: a mapped file was truncated, or its disk failed: restore the file, start again\n";
+    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written, (void)number;
+    _exit(QN_BAD_INPUT);
+}
+
 int main(int argc, char **argv)
 {
     hold_standard_streams();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGBUS, on_lost_file);
     qn_json_init();
     int code = dispatch(argc, argv);
     qn_error err;

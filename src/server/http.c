@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -410,6 +411,41 @@ static bool announces_too_much(qn_http_exchange *exchange)
     return errno == ERANGE || bytes > exchange->http->options.max_body_bytes;
 }
 
+/* How the head says where the body ends. */
+typedef struct framing {
+    size_t lengths, encodings;
+    bool unknown_encoding;
+} framing;
+
+static enum MHD_Result note_framing(void *context, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    (void)kind;
+    framing *f = context;
+    if (strcasecmp(key, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
+        f->lengths++;
+    } else if (strcasecmp(key, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        f->encodings++;
+        f->unknown_encoding = f->unknown_encoding || value == NULL || strcasecmp(value, "chunked") != 0;
+    }
+    return MHD_YES;
+}
+
+/* A body whose end a proxy before us may see elsewhere would let its client smuggle a second request past it (RFC
+ * 9112, 6.3), so whatever is not told in exactly one way is refused. */
+static bool body_end_is_unclear(const qn_http_exchange *exchange)
+{
+    framing f = {0};
+    MHD_get_connection_values(exchange->connection, MHD_HEADER_KIND, note_framing, &f);
+    bool none = f.lengths + f.encodings == 0 && strcmp(exchange->method, "POST") == 0;
+    return f.lengths + f.encodings > 1 || f.unknown_encoding || none;
+}
+
+static enum MHD_Result refuse_framing(qn_http_exchange *exchange)
+{
+    return refuse_body(exchange, 400, "Bad Request",
+                       "body: its end is not told in one way: send one Content-Length, or Transfer-Encoding: chunked");
+}
+
 static enum MHD_Result take_body(qn_http_exchange *exchange, const char *data, size_t bytes)
 {
     if (bytes > exchange->http->options.max_body_bytes - exchange->body.size) {
@@ -439,6 +475,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
             return MHD_NO;
         }
         *request = exchange;
+        if (body_end_is_unclear(exchange)) {
+            return refuse_framing(exchange);
+        }
         return announces_too_much(exchange) ? refuse_large(exchange) : MHD_YES;
     }
     if (*bytes > 0) {
@@ -463,7 +502,7 @@ static qn_status start_daemon(qn_http *http, qn_http_socket *socket, qn_error *e
                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->options.max_connections,
                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
                                     on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
-                                    MHD_OPTION_END);
+                                    MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (http->daemon == NULL) {
         return qn_fail(err, QN_RESOURCE, "HTTP server: could not start: raise the limits on threads and open files");
     }

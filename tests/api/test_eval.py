@@ -131,6 +131,20 @@ TEXT = ("The secret code of Anna is 4711. The baker has a yellow bridge. On Frid
         "A silver dog runs across the station. The table in Delhi is brown and cold. ") * 6
 
 
+def test_an_input_is_never_replaced(run_quern, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (model / name).write_bytes((ORACLE / "tiny-dense" / name).read_bytes())
+    ids = tmp_path / "ids.json"
+    ids.write_text("[1, 2]")
+    weights = (model / "model.safetensors").read_bytes()
+    for out in (ids, model / "model.safetensors"):
+        done = run_quern("eval", "logits", model, "--ids", ids, "--out", out)
+        assert done.returncode == 2 and b"--out" in done.stderr
+    assert ids.read_text() == "[1, 2]" and (model / "model.safetensors").read_bytes() == weights
+
+
 def perplexity(run_quern, model, *flags, stdin=TEXT.encode()):
     done = run_quern("eval", "ppl", model, "--json", *flags, stdin=stdin, env={"QUERN_ISA": "scalar"})
     assert done.returncode == 0, done.stderr.decode()

@@ -172,6 +172,16 @@ def test_error_text_is_escaped(server):
     assert "\x1b" not in error_of(response)["message"]
 
 
+@pytest.mark.parametrize("framing", [b"Content-Length: 3\r\nTransfer-Encoding: chunked", b"Content-Length : 3",
+                                     b"Content-Length: 3\r\nContent-Length: 4", b"Transfer-Encoding: gzip", b"X: y"])
+def test_a_body_whose_end_is_unclear_is_refused_and_the_connection_closed(server, framing):
+    answer = raw(server, b"POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n{}GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+                 % (CHAT.encode(), framing), hang_up=True)
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1
+    assert b"its end is not told in one way" in answer
+    lives(server)
+
+
 def test_announced_body_is_refused_at_once(server):
     with open_socket(server) as connection:
         connection.sendall(head(Content_Length=200 * MEBIBYTE))

@@ -1,5 +1,6 @@
 """Starting and stopping the server: its options, its port, its signals."""
 
+import http.client
 import json
 import os
 import re
@@ -10,6 +11,8 @@ import time
 import urllib.parse
 
 import pytest
+
+from server_process import Server
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "quern-tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
@@ -179,6 +182,19 @@ def test_model_is_missing(run_quern, tmp_path):
     done = run_quern("serve", tmp_path, "--port", "0")
     assert done.returncode in (3, 4)
     assert done.stderr.startswith(b"quern: ")
+
+
+def test_weights_that_are_cut_off_in_use_end_the_server_with_a_word(quern_bin, tiny, tmp_path):
+    for file in tiny.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    lost = Server(quern_bin, tmp_path, ("--served-model-name", HELLO["model"]), None, tmp_path)
+    lost.wait_until_ready()
+    os.truncate(tmp_path / "model.safetensors", 60000)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        lost.post(CHAT, HELLO)
+    fault = lost.stop()
+    assert "exit code: 3" in fault and "a mapped file was truncated" in fault
 
 
 def test_flags_of_vllm_without_effect(start_server):

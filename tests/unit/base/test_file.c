@@ -161,6 +161,29 @@ static void test_unreadable_file(void **state)
     qn_free(path);
 }
 
+static void test_only_regular_files_are_replaced(void **state)
+{
+    char *pipe_path = path_in(state, "pipe"), *link_path = path_in(state, "link"), *real = path_in(state, "real");
+    char *lost = path_in(state, "lost"), *folder = path_in(state, "folder");
+    struct stat info;
+    qn_error err;
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    put(real, "old", 3);
+    assert_int_equal(symlink("real", link_path), 0);
+    assert_int_equal(symlink("nowhere", lost), 0);
+    assert_int_equal(qn_file_write(pipe_path, "new", 3, &err), QN_USAGE);
+    assert_true(lstat(pipe_path, &info) == 0 && S_ISFIFO(info.st_mode));
+    assert_int_equal(qn_file_write(folder, "new", 3, &err), QN_USAGE);
+    assert_int_equal(qn_file_write(lost, "new", 3, &err), QN_USAGE);
+    assert_int_equal(qn_file_write(link_path, "longer", 6, &err), QN_OK);
+    assert_true(lstat(link_path, &info) == 0 && S_ISLNK(info.st_mode));
+    assert_true(stat(real, &info) == 0 && info.st_size == 6);
+    char *paths[] = {pipe_path, link_path, real, lost, folder};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        qn_free(paths[i]);
+}
+
 static void test_fd_read_to_the_end_of_a_pipe(void **state)
 {
     (void)state;
@@ -340,6 +363,7 @@ int main(void)
         IN_FOLDER(test_file_whose_size_lies),
         IN_FOLDER(test_what_is_no_regular_file),
         IN_FOLDER(test_unreadable_file),
+        IN_FOLDER(test_only_regular_files_are_replaced),
         IN_FOLDER(test_fd_read_to_the_end_of_a_pipe),
         IN_FOLDER(test_fd_read_grows_and_stops_at_the_limit),
         IN_FOLDER(test_write_replaces_whole),
