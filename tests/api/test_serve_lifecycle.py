@@ -84,7 +84,9 @@ def test_signal_while_loading_ends_at_once(quern_bin, tiny, sent):
             os.write(full, b"x" * 4096)
     except BlockingIOError:
         os.set_blocking(full, True)
-    process = subprocess.Popen([quern_bin, "serve", tiny, "--port", str(port)], stderr=full)
+    # a shell's background job inherits SIGINT ignored, and so would the server
+    process = subprocess.Popen([quern_bin, "serve", tiny, "--port", str(port)], stderr=full,
+                               preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL))
     try:
         wait_until_taken(port, process)
         process.send_signal(sent)
