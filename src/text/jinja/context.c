@@ -1,8 +1,6 @@
 /* Values share the strings of the JSON they come from, so that a long conversation is not copied to be rendered. */
 #include "text/jinja/context.h"
 
-#include <string.h>
-
 #include "base/json_wide.h"
 #include "text/jinja/dict.h"
 #include "text/jinja/functions.h"
@@ -33,22 +31,12 @@ static qn_status add_members(qn_render *r, const json_t *json, qn_origin origin,
     return QN_OK;
 }
 
-static qn_status from_digits(qn_render *r, const char *digits, qn_value *out)
-{
-    qn_integer integer;
-    bool negative = digits[0] == '-';
-    if (!qn_integer_parse(digits + negative, strlen(digits) - negative, 10, &integer))
-        return qn_render_fail(r, "an integer has more than %d bits", QN_INTEGER_BITS);
-    integer.negative = negative;
-    return qn_number_from_integer(r, &integer, out);
-}
-
 static qn_status from_object(qn_render *r, const json_t *json, qn_origin origin, qn_value *out)
 {
     qn_dict *dict;
     const char *digits = qn_json_wide_digits(json);
     if (digits)
-        return from_digits(r, digits, out);
+        return qn_number_from_digits(r, digits, out);
     QN_TRY(qn_dict_new(r, json_object_size(json), &dict));
     QN_TRY(add_members(r, json, origin, dict));
     *out = qn_dictionary(dict);

@@ -43,7 +43,10 @@ static qn_status next_of_iterator(qn_render *r, qn_iterator *iterator, qn_value 
         const qn_list *items;
         qn_iterator_make *make = iterator->make;
         iterator->make = NULL;
-        QN_TRY(make(r, iterator->source, &iterator->arguments, &items));
+        QN_TRY(qn_render_enter(r)); /* the source may be an iterator over an iterator over ... */
+        qn_status status = make(r, iterator->source, &iterator->arguments, &items);
+        qn_render_leave(r);
+        QN_TRY(status);
         iterator->cursor = (qn_cursor){.source = {.kind = QN_VALUE_LIST, .list = items}};
     }
     return qn_cursor_next(r, &iterator->cursor, out);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja/str.h"
 #include "text/jinja/character.h"
 
 double qn_number_to_double(qn_value value)
@@ -53,6 +52,24 @@ qn_status qn_number_from_integer(qn_render *r, const qn_integer *integer, qn_val
     *big = *integer;
     *out = (qn_value){.kind = QN_VALUE_BIG_INT, .big = big};
     return QN_OK;
+}
+
+qn_status qn_number_from_digits(qn_render *r, const char *digits, qn_value *out)
+{
+    qn_integer integer;
+    bool negative = digits[0] == '-';
+    if (!qn_integer_parse(digits + negative, strlen(digits) - negative, 10, &integer))
+        return qn_render_fail(r, "an integer has more than %d bits", QN_INTEGER_BITS);
+    integer.negative = negative;
+    return qn_number_from_integer(r, &integer, out);
+}
+
+qn_status qn_builder_digits(qn_builder *b, const qn_integer *integer)
+{
+    char text[QN_INTEGER_TEXT_BYTES];
+    qn_integer_format(integer, 10, text);
+    qn_builder_literal(b, text);
+    return b->status;
 }
 
 static qn_number_order from_int(int order)

@@ -3,7 +3,7 @@
 #define QN_TEXT_JINJA_NUMBER_H
 
 #include "text/jinja/integer.h"
-#include "text/jinja/render.h"
+#include "text/jinja/str.h"
 
 typedef enum qn_number_order {
     QN_NUMBER_LESS = -1,
@@ -34,6 +34,11 @@ qn_status qn_number_real(qn_render *r, qn_value value, double *out);
 /* A bool, int or big int in the wide form, and back to the narrowest. */
 void qn_number_widen(qn_value value, qn_integer *out);
 qn_status qn_number_from_integer(qn_render *r, const qn_integer *integer, qn_value *out);
+
+/* An int from its decimal digits, with a '-' before them if it is negative; and back, appended to b. They have buffers
+ * that the recursive functions which need them must not have on their stacks. */
+qn_status qn_number_from_digits(qn_render *r, const char *digits, qn_value *out);
+qn_status qn_builder_digits(qn_builder *b, const qn_integer *integer);
 
 /* Both operands must be numbers. Fails for division by zero, overflow, and a result that Python makes complex. */
 qn_status qn_number_operate(qn_render *r, qn_operator operation, qn_value a, qn_value b, qn_value *out);

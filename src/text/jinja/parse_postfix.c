@@ -10,6 +10,8 @@ static qn_status add_keyword(qn_parser *p, qn_call_arguments *arguments, size_t 
     qn_node *value;
     const qn_str *name;
     QN_TRY(qn_parser_token_str(p, token, &name));
+    if (arguments->keyword_values.count == QN_TEMPLATE_MAX_PARAMETERS)
+        return qn_parser_fail(p, "more than %d keyword arguments", QN_TEMPLATE_MAX_PARAMETERS);
     for (size_t i = 0; i < arguments->keyword_values.count; ++i) {
         if (qn_str_equal(arguments->keyword_names[i], name))
             return qn_parser_fail(p, "keyword argument repeated: %.*s", (int)name->bytes, name->data);

@@ -111,6 +111,8 @@ static qn_status parse_signature(qn_parser *p, qn_macro_code *code)
         if (code->parameters.count > 0)
             QN_TRY(qn_parser_expect(p, QN_TOKEN_COMMA));
         QN_TRY(qn_parse_name_target(p, &parameter));
+        if (code->parameters.count == QN_TEMPLATE_MAX_PARAMETERS)
+            return qn_parser_fail(p, "more than %d parameters", QN_TEMPLATE_MAX_PARAMETERS);
         if (names_parameter(code, parameter))
             return qn_parser_fail(p, "duplicate parameter '%.*s'", (int)parameter->name.text->bytes,
                                   parameter->name.text->data);

@@ -11,8 +11,8 @@
 #include "text/jinja/call.h"
 #include "text/jinja/compare.h"
 #include "text/jinja/dict.h"
-#include "text/jinja/integer.h"
 #include "text/jinja/loop.h"
+#include "text/jinja/number.h"
 #include "text/jinja/character.h"
 
 /* Digits of the shortest decimal that reads back as `real`, and the power of ten of its first digit. */
@@ -150,12 +150,9 @@ static qn_status append_view(qn_builder *b, const qn_view *view)
 
 static qn_status append_number(qn_builder *b, qn_value value)
 {
-    char text[64], wide[QN_INTEGER_TEXT_BYTES];
-    if (value.kind == QN_VALUE_BIG_INT) {
-        qn_integer_format(value.big, 10, wide);
-        qn_builder_literal(b, wide);
-        return b->status;
-    }
+    char text[64];
+    if (value.kind == QN_VALUE_BIG_INT)
+        return qn_builder_digits(b, value.big);
     if (value.kind == QN_VALUE_FLOAT)
         qn_float_text(value.real, text);
     else

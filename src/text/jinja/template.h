@@ -32,9 +32,10 @@ typedef struct qn_template_limits {
 } qn_template_limits;
 
 enum {
-    QN_TEMPLATE_MAX_BYTES = 1 << 20, /* longest source */
-    QN_TEMPLATE_MAX_NESTING = 200,   /* blocks, brackets and operators within each other */
-    QN_TEMPLATE_MAX_RANGE = 100000   /* items of range(), as Jinja2's sandbox has it */
+    QN_TEMPLATE_MAX_BYTES = 1 << 20,  /* longest source */
+    QN_TEMPLATE_MAX_NESTING = 200,    /* blocks, brackets and operators within each other */
+    QN_TEMPLATE_MAX_PARAMETERS = 250, /* of a macro, and keywords of a call */
+    QN_TEMPLATE_MAX_RANGE = 100000    /* items of range(), as Jinja2's sandbox has it */
 };
 
 /* Compiles `source` (UTF-8, copied). `name` stands for it in messages: "NAME line 3, column 7: ...".

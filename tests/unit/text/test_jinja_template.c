@@ -105,6 +105,10 @@ static void bounds_hold(void **state)
          "nested more than 2000 levels",
          {0}},
         {"{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}", "nested more than 2000 levels", {0}},
+        {"{% set ns = namespace(a=[1]) %}{% for i in range(50000) %}{% set ns.a = ns.a | select %}{% endfor %}"
+         "{{ ns.a | list }}",
+         "nested more than 2000 levels",
+         {0}},
         {"{{ range(100001) }}", "range too big", {0}},
         {"{{ range(-9000000000000000000, 9000000000000000000) }}", "range too big", {0}},
         {"{{ 7 ** 9999 }}", "beyond 4096 bits", {0}},
@@ -161,6 +165,16 @@ static void deep_sources_are_refused(void **state)
         assert_int_equal(compile(source, &t, &err), QN_BAD_INPUT);
         qn_free(source);
         qn_free(body);
+    }
+    for (int i = 0; i < 2; ++i) {
+        qn_buffer text = {0};
+        qn_buffer_text(&text, i ? "{{ dict(" : "{% macro m(");
+        for (int j = 0; j < 300; ++j)
+            qn_buffer_format(&text, "a%d%s,", j, i ? "=1" : "");
+        qn_buffer_text(&text, i ? "b=1) }}" : "b) %}{% endmacro %}");
+        assert_int_equal(compile(text.data, &t, &err), QN_BAD_INPUT);
+        assert_non_null(strstr(err.message, "more than 250"));
+        qn_buffer_free(&text);
     }
     /* Chains with a hundred links are fine. */
     char *sum = nested("1 + ", "1", "", 100);
