@@ -94,6 +94,10 @@ static void check_checkpoint(const char *name, int fewest_drafts, int most_draft
         {
             size_t count;
             int32_t *ids = read_ids(json_object_get(golden, "ids"), &count);
+            if (SANITIZED && count > 40) {
+                free(ids);
+                continue;
+            }
             const qn_request request = {.prompt_ids = ids,
                                         .prompt_count = count,
                                         .sampling = qn_sampling_greedy(),
