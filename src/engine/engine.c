@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/size.h"
 #include "engine/engine_internal.h"
 #include "engine/memory.h"
 
@@ -16,16 +17,6 @@ typedef struct sizing {
     const qn_engine *engine;
     qn_kv_layout layout;
 } sizing;
-
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t block_count(size_t tokens, size_t block_tokens)
-{
-    return tokens / block_tokens + (tokens % block_tokens != 0);
-}
 
 /* The engine's own buffers for a context of so many tokens. */
 static size_t own_bytes(const qn_engine *engine, size_t tokens)
@@ -39,7 +30,7 @@ static size_t own_bytes(const qn_engine *engine, size_t tokens)
 
 static bool kv_bytes(const sizing *s, size_t tokens, size_t *bytes)
 {
-    return qn_size_mul(block_count(tokens, s->layout.block_tokens), s->layout.block_bytes, bytes);
+    return qn_size_mul(qn_ceil_div(tokens, s->layout.block_tokens), s->layout.block_bytes, bytes);
 }
 
 /* qn_memory_cost: the cache and the buffers. */
@@ -56,7 +47,7 @@ static size_t wanted_model_len(const qn_engine *engine, const qn_engine_options 
     if (options->max_model_len > 0) {
         return options->max_model_len;
     }
-    return options->needed_tokens > 0 ? min_size(options->needed_tokens, trained) : trained;
+    return options->needed_tokens > 0 ? qn_min_size(options->needed_tokens, trained) : trained;
 }
 
 static qn_status choose_context(qn_engine *engine, const qn_engine_options *options, sizing *s, size_t available,
@@ -149,7 +140,7 @@ static qn_status open_memory(qn_engine *engine, const qn_engine_options *options
         status = qn_model_reserve(engine->model, engine->max_model_len, err);
     }
     if (status == QN_OK) {
-        status = qn_kv_pool_new(&s.layout, block_count(engine->max_model_len, block_tokens), &engine->blocks, err);
+        status = qn_kv_pool_new(&s.layout, qn_ceil_div(engine->max_model_len, block_tokens), &engine->blocks, err);
     }
     if (status == QN_OK) {
         status = qn_kv_sequence_init(&engine->sequence, engine->blocks, engine->max_model_len, err);
@@ -245,7 +236,7 @@ static qn_status open_parts(qn_engine *engine, const qn_engine_options *options,
     engine->trust_content_tokens = options->trust_content_tokens;
     engine->max_drafts = (size_t)options->num_speculative_tokens;
     size_t rows = options->max_num_batched_tokens > 0 ? options->max_num_batched_tokens : DEFAULT_MAX_ROWS;
-    rows = min_size(rows, wanted_model_len(engine, options));
+    rows = qn_min_size(rows, wanted_model_len(engine, options));
     if (options->max_num_batched_tokens > 0 && options->max_num_batched_tokens <= engine->max_drafts) {
         qn_log("max_num_batched_tokens: raised from %zu to %zu, the rows of a step with %zu drafts",
                options->max_num_batched_tokens, engine->max_drafts + 1, engine->max_drafts);

@@ -44,7 +44,6 @@ const qn_config *qn_engine_config(const qn_engine *engine);
 const qn_tokenizer *qn_engine_tokenizer(const qn_engine *engine); /* NULL: without_text */
 const qn_chat *qn_engine_chat(const qn_engine *engine);
 size_t qn_engine_max_model_len(const qn_engine *engine);
-qn_model *qn_engine_model(qn_engine *engine);
 uint64_t qn_engine_load_us(const qn_engine *engine);
 
 /* What the checkpoint's generation_config.json asks for, over vLLM's defaults (temperature 1, top_p 1, top_k off, min_p

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/size.h"
 #include "engine/pass.h"
 
 typedef struct scorer {
@@ -36,17 +37,12 @@ static qn_status score(void *context, size_t position, const float *logits, qn_e
     return QN_OK;
 }
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Tokens that all windows together compute, for the progress bar. */
 static uint64_t total_work(size_t count, size_t context, size_t stride)
 {
     uint64_t total = 0;
     for (size_t begin = 0;; begin += stride) {
-        total += min_size(context, count - begin);
+        total += qn_min_size(context, count - begin);
         if (count - begin <= context) {
             return total;
         }
@@ -65,7 +61,7 @@ static qn_status run_windows(qn_engine *engine, const int32_t *ids, size_t count
     qn_progress_start(&progress, "perplexity", "tokens", total_work(count, context, stride));
     for (size_t begin = 0; status == QN_OK && scored_to < count; begin += stride) {
         s.ids = ids + begin;
-        s.count = min_size(context, count - begin);
+        s.count = qn_min_size(context, count - begin);
         sink.first_logits = scored_to - begin - 1; /* they predict the first token not scored yet */
         status = qn_pass(engine, s.ids, s.count, NULL, &sink, &progress, &done, err);
         scored_to = begin + s.count;

@@ -4,11 +4,11 @@
 #include <assert.h>
 
 #include "base/memory.h"
+#include "base/size.h"
 
 static size_t blocks_of(const qn_kv_pool *pool, size_t tokens)
 {
-    size_t block_tokens = qn_kv_pool_layout(pool)->block_tokens;
-    return tokens / block_tokens + (tokens % block_tokens != 0);
+    return qn_ceil_div(tokens, qn_kv_pool_layout(pool)->block_tokens);
 }
 
 qn_status qn_kv_sequence_init(qn_kv_sequence *sequence, qn_kv_pool *pool, size_t max_tokens, qn_error *err)

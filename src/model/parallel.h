@@ -7,22 +7,8 @@
 #include <stddef.h>
 
 #include "base/pool.h"
+#include "base/size.h"
 #include "kernels/kernels.h"
-
-static inline size_t qn_min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline size_t qn_max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline size_t qn_ceil_div(size_t a, size_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 /* body(context, row, worker) for every row. A handful of rows run on the caller: waking others would take longer. */
 void qn_for_rows(qn_pool *pool, size_t rows, qn_pool_body body, void *context);

@@ -7,10 +7,7 @@
 
 #include <string.h>
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+#include "base/size.h"
 
 static void add_full_group(float *restrict lanes, const float *restrict w, const float *restrict x)
 {
@@ -48,7 +45,7 @@ float qn_ref_dot(const float *w, const float *x, size_t count)
 {
     float lanes[QN_REF_LANES] = {0};
     for (size_t at = 0; at < count; at += QN_GROUP)
-        qn_ref_add_group(lanes, w + at, x + at, min_size(QN_GROUP, count - at));
+        qn_ref_add_group(lanes, w + at, x + at, qn_min_size(QN_GROUP, count - at));
     return qn_ref_reduce(lanes);
 }
 
@@ -119,7 +116,7 @@ void qn_ref_matmul_f32(const qn_matrix *w, size_t first, size_t last, const floa
     for (size_t n = first; n < last; n++) {
         memset(lanes, 0, rows * sizeof lanes[0]);
         for (size_t at = 0; at < w->cols; at += QN_GROUP) {
-            size_t count = min_size(QN_GROUP, w->cols - at);
+            size_t count = qn_min_size(QN_GROUP, w->cols - at);
             qn_ref_widen(group, w, n, at, count);
             for (size_t r = 0; r < rows; r++)
                 qn_ref_add_group(lanes[r], group, x[r] + at, count);
@@ -151,7 +148,7 @@ void qn_ref_matmul_transposed(const qn_matrix *w, size_t first, size_t last, con
         memset(y[r], 0, w->cols * sizeof(float));
     for (size_t n = first; n < last; n++)
         for (size_t at = 0; at < w->cols; at += QN_GROUP) {
-            size_t count = min_size(QN_GROUP, w->cols - at);
+            size_t count = qn_min_size(QN_GROUP, w->cols - at);
             qn_ref_widen(piece, w, n, at, count);
             for (size_t r = 0; r < rows; r++)
                 add_multiple(y[r] + at, x[r][n - first], piece, count);

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "kernels/x86/avx2.h"
 
 /* Kernels are written once for a dtype or a tile shape that is a constant at the call: they must be inlined there. */
@@ -15,11 +16,6 @@ enum {
     QN_HALF = QN_GROUP / 2, /* elements of a group that share a register of sums */
     QN_LANES = 16           /* partial sums of a dot product */
 };
-
-QN_INLINE size_t qn_min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* count rounded up to whole groups. */
 QN_INLINE size_t qn_round_up(size_t count)
