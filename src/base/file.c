@@ -242,11 +242,16 @@ static qn_status find_target(const char *path, char **out, qn_error *err)
         return *out ? QN_OK : qn_fail_memory(err, path, strlen(path) + 1);
     }
     char *resolved = realpath(path, NULL);
-    if (!resolved)
+    if (!resolved && errno == ENOENT)
         return qn_fail(err, QN_USAGE, "%s: is a link to nothing: name a file", path);
-    *out = stat(resolved, &info) == 0 && S_ISREG(info.st_mode) ? qn_strdup(resolved) : NULL;
+    if (!resolved || stat(resolved, &info) != 0) {
+        int code = errno;
+        free(resolved); /* libc's own allocation, here and below */
+        return fail_errno(err, path, "look up", code);
+    }
     bool is_file = S_ISREG(info.st_mode);
-    free(resolved); /* libc's own allocation */
+    *out = is_file ? qn_strdup(resolved) : NULL;
+    free(resolved);
     if (!is_file)
         return qn_fail(err, QN_USAGE, "%s: is not a regular file, which is all that can be replaced: name a file",
                        path);

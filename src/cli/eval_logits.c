@@ -1,5 +1,6 @@
 /* `quern eval logits`: what the model computes for given tokens, for comparison with references (engine/dump.h). */
 #include <dirent.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -84,23 +85,35 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-/* The output must not replace what is being read: the ids, or a file of the model. */
+static qn_status fail_input(const char *out, qn_error *err)
+{
+    return qn_fail_field(err, QN_USAGE, "out", "--out: %s is an input of this command: name another file", out);
+}
+
+/* The output must not replace what is being read: the ids, or a file of the model. A folder that cannot be listed is
+ * left to the engine, which tells what is wrong with it. */
 static qn_status check_out(const arguments *a, qn_error *err)
 {
-    bool lost = same_file(a->out, a->ids);
-    DIR *folder = opendir(a->table.argument[0]);
-    for (const struct dirent *entry; folder != NULL && !lost && (entry = readdir(folder)) != NULL;) {
-        char *path = qn_path_join(a->table.argument[0], entry->d_name);
-        lost = path == NULL || same_file(a->out, path);
+    const char *model_dir = a->table.argument[0];
+    if (same_file(a->out, a->ids)) {
+        return fail_input(a->out, err);
+    }
+    DIR *folder = opendir(model_dir);
+    if (folder == NULL) {
+        return QN_OK;
+    }
+    qn_status status = QN_OK;
+    for (const struct dirent *entry; status == QN_OK && (entry = readdir(folder)) != NULL;) {
+        char *path = qn_path_join(model_dir, entry->d_name);
+        if (path == NULL) {
+            status = qn_fail_memory(err, model_dir, strlen(model_dir) + strlen(entry->d_name) + 2);
+        } else if (same_file(a->out, path)) {
+            status = fail_input(a->out, err);
+        }
         qn_free(path);
     }
-    if (folder != NULL) {
-        closedir(folder);
-    }
-    if (lost) {
-        return qn_fail_field(err, QN_USAGE, "out", "--out: %s is an input of this command: name another file", a->out);
-    }
-    return QN_OK;
+    closedir(folder);
+    return status;
 }
 
 static qn_status run(const arguments *a, qn_error *err)
