@@ -19,7 +19,14 @@ MAY_INCLUDE = {
     "text": ["base"],
     "engine": ["base", "checkpoint", "kernels", "kv", "model", "text"],
     "server": ["base", "checkpoint", "kernels", "kv", "model", "text", "engine"],
-    "cli": ["base", "checkpoint", "kernels", "kv", "model", "text", "engine", "server"],
+    "convert": ["base", "checkpoint", "kernels"],
+    "synth": ["base", "checkpoint", "kernels"],
+    "bench": ["base", "checkpoint", "kernels", "kv", "model"],
+    "plan": ["base", "checkpoint", "kernels", "kv", "model", "bench"],
+    "cli": [
+        *("base", "checkpoint", "kernels", "kv", "model", "text", "engine", "server"),
+        *("convert", "synth", "bench", "plan"),
+    ],
 }
 
 PUBLIC = "quern"
