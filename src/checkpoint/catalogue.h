@@ -1,9 +1,9 @@
 /* Every tensor that a config stands for, without a checkpoint: names, dtypes and shapes as the BF16 release has them.
  *
- * Matrices and norms are BF16, router biases F32, routed experts one tensor per expert and projection. The order is that
- * of the forward pass: embedding, layers ascending (the MTP layer is the last), final norm, head; within a layer that of
- * docs/checkpoints.md. An MTP layer's own embed_tokens and shared_head.head, which a checkpoint may have beside those of
- * the model, are not listed; with tie_word_embeddings neither is lm_head. */
+ * Matrices and norms are BF16, router biases F32, routed experts one tensor per expert and projection. The order is
+ * that of the forward pass: embedding, layers ascending (the MTP layer is the last), final norm, head; within a layer
+ * that of docs/checkpoints.md. An MTP layer's own embed_tokens and shared_head.head, which a checkpoint may have beside
+ * those of the model, are not listed; with tie_word_embeddings neither is lm_head. */
 #ifndef QN_CHECKPOINT_CATALOGUE_H
 #define QN_CHECKPOINT_CATALOGUE_H
 
