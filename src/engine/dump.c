@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/system_memory.h"
 #include "checkpoint/safetensors_writer.h"
 #include "engine/pass.h"
-#include "engine/memory.h"
 #include "engine/record.h"
 
 typedef struct dump {

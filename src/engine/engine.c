@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/system_memory.h"
 #include "engine/engine_internal.h"
 #include "engine/memory.h"
 

@@ -11,11 +11,6 @@
 
 #include "base/error.h"
 
-/* Bytes that this process may still take: the smaller of the system's MemAvailable and, for every control group (v1 and
- * v2) that the process is in, its limit less what it uses and can't drop. `root` is "" but in tests, where it stands
- * before /proc and /sys. 0 when the system does not tell. */
-size_t qn_memory_available(const char *root);
-
 typedef struct qn_memory_plan {
     size_t weight_bytes; /* mapped and converted */
     size_t kv_bytes, kv_tokens, kv_block_tokens;
@@ -36,9 +31,5 @@ typedef bool (*qn_memory_cost)(void *context, size_t tokens, size_t *bytes);
  */
 size_t qn_memory_fit(size_t wanted, size_t granule, size_t weight_bytes, size_t available_bytes, qn_memory_cost cost,
                      void *context);
-
-/* "12.3 GiB", "512 B"; text has room for QN_MEMORY_TEXT_BYTES. Returns text. */
-enum { QN_MEMORY_TEXT_BYTES = 32 };
-const char *qn_memory_text(size_t bytes, char *text);
 
 #endif
