@@ -1,0 +1,41 @@
+/* Reading large files once, past the page cache.
+ *
+ * A file that is read once at the speed of its disk has no use for the page cache: O_DIRECT saves the copy and leaves
+ * the memory to others. Where the file system refuses it (tmpfs, some network ones) reads go through the cache and drop
+ * their pages behind them, and qn_direct_reader_is_buffered says so, for the caller to tell once. Never maps: a file
+ * that was cut off or has vanished is an error that names it, not a SIGBUS.
+ *
+ * One reader may be used by several threads at once, each with buffers of its own. */
+#ifndef QN_BASE_DIRECT_READER_H
+#define QN_BASE_DIRECT_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Requests start and end at multiples of this, whatever the block size of the disk. */
+enum { QN_DIRECT_ALIGNMENT = 4096 };
+
+typedef struct qn_direct_reader qn_direct_reader;
+
+/* Refuses what is not a regular file (QN_BAD_INPUT). */
+qn_status qn_direct_reader_open(const char *path, qn_direct_reader **out, qn_error *err);
+void qn_direct_reader_close(qn_direct_reader *reader); /* NULL is fine */
+
+uint64_t qn_direct_reader_bytes(const qn_direct_reader *reader); /* size at open */
+bool qn_direct_reader_is_buffered(const qn_direct_reader *reader);
+
+/* What a buffer must have for reads of up to `bytes` bytes at any offset. */
+size_t qn_direct_buffer_bytes(size_t bytes);
+/* Such a buffer, aligned; released with qn_direct_buffer_free. NULL when out of memory. */
+void *qn_direct_buffer_new(size_t buffer_bytes);
+void qn_direct_buffer_free(void *buffer, size_t buffer_bytes); /* NULL is fine */
+
+/* Reads bytes [offset, offset + bytes) into `buffer`; *data points at the first of them, inside of it. A file that ends
+ * before: QN_BAD_INPUT, with its name. A failing read: QN_RESOURCE. */
+qn_status qn_direct_read(qn_direct_reader *reader, uint64_t offset, size_t bytes, void *buffer, const uint8_t **data,
+                         qn_error *err);
+
+#endif
