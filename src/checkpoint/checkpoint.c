@@ -276,12 +276,11 @@ static void tell_strays(const qn_checkpoint *checkpoint)
 /* Reads every scale once: a large checkpoint has some 20 GB of them, hence the bar. */
 static qn_status check_scales(const qn_checkpoint *checkpoint, qn_error *err)
 {
-    enum { MB = 1000000 };
     uint64_t total = 0, done = 0;
     for (size_t i = 0; i < checkpoint->count; i++)
         total += qn_mxfp4_is_scales(checkpoint->entries[i].tensor) ? checkpoint->entries[i].tensor->bytes : 0;
     qn_progress progress;
-    qn_progress_start(&progress, "checking scales", "MB", total / MB);
+    qn_progress_start(&progress, "checking scales", "bytes", total);
     qn_status status = QN_OK;
     for (size_t i = 0; i < checkpoint->count && status == QN_OK; i++) {
         const entry *e = &checkpoint->entries[i];
@@ -289,7 +288,7 @@ static qn_status check_scales(const qn_checkpoint *checkpoint, qn_error *err)
             continue;
         status = qn_mxfp4_check_scales(e->shard->path, e->tensor, err);
         done += e->tensor->bytes;
-        qn_progress_update(&progress, done / MB);
+        qn_progress_update(&progress, done);
     }
     qn_progress_finish(&progress);
     return status;

@@ -43,7 +43,7 @@ static const qn_option notices[] = {
     {.name = "disable-custom-all-reduce", .help = "there is one process"},
     {.name = "max-parallel-loading-workers", .value_name = "N", .help = from_disk},
     {.name = "load-format", .value_name = "FORMAT", .help = from_disk, .choices = weights},
-    {.name = "use-tqdm-on-load", .help = "a progress bar shows on a terminal"},
+    {.name = "use-tqdm-on-load", .help = "what lasts always tells its progress"},
     {.name = "config-format", .value_name = "FORMAT", .help = "config.json is read", .choices = formats},
     {.name = "tokenizer-mode", .value_name = "MODE", .help = "tokenizer.json is read", .choices = auto_only},
     {.name = "runner", .value_name = "RUNNER", .help = "models generate", .choices = generate},

@@ -196,10 +196,12 @@ static qn_status prefill(generation *g, qn_progress *progress, qn_error *err)
 static qn_status run_prefill(generation *g, qn_error *err)
 {
     qn_progress progress;
-    qn_progress_start(&progress, "prompt", "tokens", g->request->prompt_count);
-    if (!g->request->show_progress || g->request->prompt_count <= g->engine->max_rows) {
-        progress.active = 0; /* one chunk is over before a bar tells anything */
-    }
+    /* one chunk is over before a bar tells anything */
+    bool shown = g->request->show_progress && g->request->prompt_count > g->engine->max_rows;
+    qn_progress_begin(&progress, &(qn_progress_setup){.label = "prompt",
+                                                      .unit = "tokens",
+                                                      .total = g->request->prompt_count,
+                                                      .style = shown ? QN_PROGRESS_AUTO : QN_PROGRESS_OFF});
     uint64_t start = qn_now_us();
     qn_status status = prefill(g, &progress, err);
     qn_progress_finish(&progress);
