@@ -19,8 +19,7 @@
 
 enum { FIRST_READ_BYTES = 64 * 1024, TEMPORARY_TRIES = 16 };
 
-/* What the reader of a file did wrong (QN_BAD_INPUT) told apart from what the system lacks (QN_RESOURCE). */
-static qn_status fail_errno(qn_error *err, const char *what, const char *action, int code)
+qn_status qn_fail_errno(qn_error *err, const char *what, const char *action, int code)
 {
     switch (code) {
     case ENOENT:
@@ -51,12 +50,12 @@ static qn_status open_regular(const char *path, int *out, size_t *bytes, qn_erro
 {
     int fd = qn_fault_hit(QN_FAULT_READ) ? (errno = EIO, -1) : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return fail_errno(err, path, "open", errno);
+        return qn_fail_errno(err, path, "open", errno);
     struct stat info;
     if (qn_fault_hit(QN_FAULT_READ) ? (errno = EIO, true) : fstat(fd, &info) != 0) {
         int code = errno;
         close(fd);
-        return fail_errno(err, path, "examine", code);
+        return qn_fail_errno(err, path, "examine", code);
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
@@ -82,7 +81,7 @@ qn_status qn_file_map(const char *path, qn_mapping *out, qn_error *err)
         if (data == MAP_FAILED) {
             int code = errno;
             close(fd);
-            return fail_errno(err, path, "map", code);
+            return qn_fail_errno(err, path, "map", code);
         }
     }
     close(fd); /* the mapping holds the file */
@@ -128,7 +127,7 @@ static qn_status read_to_end(int fd, const char *what, size_t expected, size_t l
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
-            status = fail_errno(err, what, "read", errno);
+            status = qn_fail_errno(err, what, "read", errno);
             break;
         }
         size += (size_t)got;
@@ -187,7 +186,7 @@ static qn_status open_temporary(const char *path, char **temporary, int *out, qn
     if (fd < 0) {
         qn_status status = code == ENOENT
                                ? qn_fail(err, QN_BAD_INPUT, "%s: its folder does not exist: create it first", path)
-                               : fail_errno(err, path, "create a file beside it", code);
+                               : qn_fail_errno(err, path, "create a file beside it", code);
         qn_free(name);
         return status;
     }
@@ -204,16 +203,14 @@ static qn_status write_all(int fd, const char *path, const void *data, size_t by
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
-            return fail_errno(err, path, "write", errno);
+            return qn_fail_errno(err, path, "write", errno);
         at += written;
         bytes -= (size_t)written;
     }
     return QN_OK;
 }
 
-/* Makes the rename itself durable. File systems that cannot sync a folder lose nothing else, so that failure is no
- * error. */
-static void sync_folder_of(const char *path)
+void qn_sync_folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash == NULL ? qn_strdup(".") : qn_strndup(path, slash == path ? 1 : (size_t)(slash - path));
@@ -247,7 +244,7 @@ static qn_status find_target(const char *path, char **out, qn_error *err)
     if (!resolved || stat(resolved, &info) != 0) {
         int code = errno;
         free(resolved); /* libc's own allocation, here and below */
-        return fail_errno(err, path, "look up", code);
+        return qn_fail_errno(err, path, "look up", code);
     }
     bool is_file = S_ISREG(info.st_mode);
     *out = is_file ? qn_strdup(resolved) : NULL;
@@ -285,15 +282,15 @@ qn_status qn_file_writer_commit(qn_file_writer *writer, qn_error *err)
     int fd = writer->fd;
     bool synced = qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, false) : fsync(fd) == 0;
     if (!synced)
-        return fail_errno(err, writer->path, "sync", errno);
+        return qn_fail_errno(err, writer->path, "sync", errno);
     writer->fd = -1;
     if (close(fd) != 0)
-        return fail_errno(err, writer->path, "close", errno);
+        return qn_fail_errno(err, writer->path, "close", errno);
     bool renamed = qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, false) : rename(writer->temporary, writer->path) == 0;
     if (!renamed)
-        return fail_errno(err, writer->path, "replace", errno);
+        return qn_fail_errno(err, writer->path, "replace", errno);
     writer->committed = true;
-    sync_folder_of(writer->path);
+    qn_sync_folder_of(writer->path);
     return QN_OK;
 }
 

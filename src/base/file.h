@@ -36,6 +36,14 @@ qn_status qn_file_writer_append(qn_file_writer *writer, const void *data, size_t
 qn_status qn_file_writer_commit(qn_file_writer *writer, qn_error *err);
 void qn_file_writer_close(qn_file_writer *writer); /* NULL is fine */
 
+/* The error of a system call that failed on `what` ("cannot ACTION"), `code` its errno: QN_BAD_INPUT for what the
+ * caller named wrong, QN_RESOURCE for what the system lacks. */
+qn_status qn_fail_errno(qn_error *err, const char *what, const char *action, int code);
+
+/* Makes what was renamed to, created in or removed from the folder of `path` durable. File systems that cannot sync a
+ * folder lose nothing else, so that failure is no error. */
+void qn_sync_folder_of(const char *path);
+
 /* "dir/name" to be released with qn_free; NULL when out of memory. */
 char *qn_path_join(const char *dir, const char *name);
 

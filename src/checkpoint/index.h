@@ -1,4 +1,4 @@
-/* model.safetensors.index.json: which tensor lies in which shard. Internal to this room. */
+/* model.safetensors.index.json: which tensor lies in which shard. */
 #ifndef QN_CHECKPOINT_INDEX_H
 #define QN_CHECKPOINT_INDEX_H
 

@@ -8,14 +8,19 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/direct_reader.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/size.h"
 #include "checkpoint/safetensors_header.h"
+
+enum { LENGTH_BYTES = 8 };
 
 struct qn_safetensors {
     qn_mapping mapping; /* {0} when the bytes are the caller's */
     qn_arena *names;
-    qn_tensor *tensors; /* ascending data */
+    qn_hash header_hash;
+    qn_tensor *tensors; /* ascending offsets */
     const qn_tensor **by_name;
     size_t count;
 };
@@ -30,11 +35,11 @@ const char *qn_tensor_describe(qn_dtype dtype, size_t dims, const size_t *shape,
     return out;
 }
 
-static int compare_data(const void *a, const void *b)
+static int compare_offsets(const void *a, const void *b)
 {
     const qn_tensor *x = a, *y = b;
-    if (x->data != y->data)
-        return x->data < y->data ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
     if (x->bytes != y->bytes) /* an empty tensor stands before the one that starts where it stands */
         return x->bytes < y->bytes ? -1 : 1;
     return strcmp(x->name, y->name);
@@ -48,22 +53,22 @@ static int compare_names(const void *a, const void *b)
 
 static qn_status check_cover(const qn_safetensors *file, const qn_header_text *header, qn_error *err)
 {
-    const uint8_t *at = header->data, *end = header->data + header->data_bytes;
+    size_t at = header->data_offset, end = header->data_offset + header->data_bytes;
     for (size_t i = 0; i < file->count; i++) {
         const qn_tensor *t = &file->tensors[i];
-        if (t->data != at)
+        if (t->offset != at)
             return qn_fail(err, QN_BAD_INPUT,
                            "%s: tensor %s: its data begin at byte %zu of the data section, %s byte %zu: fetch or "
                            "write the file again",
-                           header->what, t->name, (size_t)(t->data - header->data),
-                           t->data < at ? "inside the tensor that ends at" : "leaving a hole behind",
-                           (size_t)(at - header->data));
+                           header->what, t->name, t->offset - header->data_offset,
+                           t->offset < at ? "inside the tensor that ends at" : "leaving a hole behind",
+                           at - header->data_offset);
         at += t->bytes;
     }
     if (at != end)
         return qn_fail(err, QN_BAD_INPUT,
                        "%s: has %zu bytes that belong to no tensor behind the last one: fetch or write the file again",
-                       header->what, (size_t)(end - at));
+                       header->what, end - at);
     return QN_OK;
 }
 
@@ -84,62 +89,77 @@ static qn_status index_names(qn_safetensors *file, const char *what, qn_error *e
     return QN_OK;
 }
 
-/* Where header and data lie, from the eight bytes in front. */
-static qn_status split(const uint8_t *data, size_t bytes, const char *what, qn_header_text *out, qn_error *err)
+/* The header's length, from the eight bytes in front of a file of `bytes` bytes. */
+static qn_status read_length(const uint8_t *data, size_t bytes, const char *what, size_t *out, qn_error *err)
 {
-    if (bytes < 8)
+    if (bytes < LENGTH_BYTES)
         return qn_fail(err, QN_BAD_INPUT,
                        "%s: has %zu bytes, too few for a safetensors file: it is truncated, fetch it again", what,
                        bytes);
     uint64_t header_bytes = 0;
-    for (int i = 7; i >= 0; i--)
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         header_bytes = header_bytes << 8 | data[i];
-    if (header_bytes > bytes - 8)
+    if (header_bytes > bytes - LENGTH_BYTES)
         return qn_fail(err, QN_BAD_INPUT,
                        "%s: claims a header of %llu bytes, but %zu follow: it is truncated or no safetensors file, "
                        "fetch it again",
-                       what, (unsigned long long)header_bytes, bytes - 8);
+                       what, (unsigned long long)header_bytes, bytes - LENGTH_BYTES);
     if (header_bytes > QN_SAFETENSORS_MAX_HEADER_BYTES)
         return qn_fail(err, QN_BAD_INPUT,
                        "%s: claims a header of %llu bytes, more than the %d that are allowed: split "
                        "the file",
                        what, (unsigned long long)header_bytes, QN_SAFETENSORS_MAX_HEADER_BYTES);
-    *out = (qn_header_text){.text = (const char *)data + 8,
-                            .bytes = (size_t)header_bytes,
-                            .data = data + 8 + header_bytes,
-                            .data_bytes = bytes - 8 - (size_t)header_bytes,
-                            .what = what};
+    *out = (size_t)header_bytes;
     return QN_OK;
 }
 
-qn_status qn_safetensors_parse(const uint8_t *data, size_t bytes, const char *what, qn_safetensors **out, qn_error *err)
+static qn_status parse(const qn_header_text *header, qn_safetensors **out, qn_error *err)
 {
     enum { ARENA_SLACK_BYTES = 1 << 20 };
-    qn_header_text header;
-    qn_status status = split(data, bytes, what, &header, err);
-    if (status != QN_OK)
-        return status;
+    qn_status status = QN_OK;
     qn_safetensors *file = qn_alloc_zero(1, sizeof *file);
     if (!file)
-        return qn_fail_memory(err, what, sizeof *file);
+        return qn_fail_memory(err, header->what, sizeof *file);
+    file->header_hash = qn_hash_bytes(header->text - LENGTH_BYTES, LENGTH_BYTES + header->bytes);
     /* a name takes less room, rounded up, than its whole entry in the header */
-    file->names = qn_arena_new(header.bytes + ARENA_SLACK_BYTES);
+    file->names = qn_arena_new(header->bytes + ARENA_SLACK_BYTES);
     if (!file->names)
-        status = qn_fail_memory(err, what, header.bytes);
+        status = qn_fail_memory(err, header->what, header->bytes);
     if (status == QN_OK)
-        status = qn_safetensors_header_parse(&header, file->names, &file->tensors, &file->count, err);
+        status = qn_safetensors_header_parse(header, file->names, &file->tensors, &file->count, err);
     if (status == QN_OK && file->count > 0) {
-        qsort(file->tensors, file->count, sizeof *file->tensors, compare_data);
-        status = index_names(file, what, err);
+        qsort(file->tensors, file->count, sizeof *file->tensors, compare_offsets);
+        status = index_names(file, header->what, err);
     }
     if (status == QN_OK)
-        status = check_cover(file, &header, err);
+        status = check_cover(file, header, err);
     if (status != QN_OK) {
         qn_safetensors_close(file);
         return status;
     }
     *out = file;
     return QN_OK;
+}
+
+/* `front`: the length and the header of a file of `bytes` bytes. */
+static qn_header_text header_of(const uint8_t *front, size_t header_bytes, size_t bytes, const char *what)
+{
+    return (qn_header_text){.text = (const char *)front + LENGTH_BYTES,
+                            .bytes = header_bytes,
+                            .data_bytes = bytes - LENGTH_BYTES - header_bytes,
+                            .data_offset = LENGTH_BYTES + header_bytes,
+                            .what = what};
+}
+
+qn_status qn_safetensors_parse(const uint8_t *data, size_t bytes, const char *what, qn_safetensors **out, qn_error *err)
+{
+    size_t header_bytes = 0;
+    qn_status status = read_length(data, bytes, what, &header_bytes, err);
+    if (status != QN_OK)
+        return status;
+    qn_header_text header = header_of(data, header_bytes, bytes, what);
+    header.data = data + header.data_offset;
+    return parse(&header, out, err);
 }
 
 qn_status qn_safetensors_open(const char *path, qn_safetensors **out, qn_error *err)
@@ -155,6 +175,47 @@ qn_status qn_safetensors_open(const char *path, qn_safetensors **out, qn_error *
     }
     (*out)->mapping = mapping;
     return QN_OK;
+}
+
+/* Reads the first `wanted` bytes into a buffer made for them, in *buffer of *buffer_bytes. */
+static qn_status read_front(qn_direct_reader *reader, size_t wanted, void **buffer, size_t *buffer_bytes,
+                            const uint8_t **front, const char *path, qn_error *err)
+{
+    *buffer_bytes = qn_direct_buffer_bytes(wanted);
+    *buffer = qn_direct_buffer_new(*buffer_bytes);
+    if (!*buffer)
+        return qn_fail_memory(err, path, *buffer_bytes);
+    return qn_direct_read(reader, 0, wanted, *buffer, front, err);
+}
+
+static qn_status open_header(qn_direct_reader *reader, const char *path, qn_safetensors **out, qn_error *err)
+{
+    size_t bytes = (size_t)qn_direct_reader_bytes(reader), header_bytes = 0, buffer_bytes = 0;
+    void *buffer = NULL;
+    const uint8_t *front = NULL;
+    qn_status status = read_front(reader, qn_min_size(bytes, LENGTH_BYTES), &buffer, &buffer_bytes, &front, path, err);
+    if (status == QN_OK)
+        status = read_length(front, bytes, path, &header_bytes, err);
+    qn_direct_buffer_free(buffer, buffer_bytes);
+    if (status != QN_OK)
+        return status;
+    status = read_front(reader, LENGTH_BYTES + header_bytes, &buffer, &buffer_bytes, &front, path, err);
+    if (status == QN_OK) {
+        qn_header_text header = header_of(front, header_bytes, bytes, path);
+        status = parse(&header, out, err);
+    }
+    qn_direct_buffer_free(buffer, buffer_bytes);
+    return status;
+}
+
+qn_status qn_safetensors_open_header(const char *path, qn_safetensors **out, qn_error *err)
+{
+    qn_direct_reader *reader = NULL;
+    qn_status status = qn_direct_reader_open(path, &reader, err);
+    if (status == QN_OK)
+        status = open_header(reader, path, out, err);
+    qn_direct_reader_close(reader);
+    return status;
 }
 
 void qn_safetensors_close(qn_safetensors *file)
@@ -193,4 +254,9 @@ const qn_tensor *qn_safetensors_find(const qn_safetensors *file, const char *nam
             low = middle + 1;
     }
     return NULL;
+}
+
+qn_hash qn_safetensors_header_hash(const qn_safetensors *file)
+{
+    return file->header_hash;
 }

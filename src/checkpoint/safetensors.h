@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 enum {
     QN_TENSOR_MAX_DIMS = 8,
@@ -25,8 +26,9 @@ typedef struct qn_tensor {
     const char *name; /* owned by the file; printable UTF-8 */
     qn_dtype dtype;
     size_t dims, shape[QN_TENSOR_MAX_DIMS];
-    const uint8_t *data; /* not aligned to anything; for 0 bytes not to be read */
+    const uint8_t *data; /* not aligned to anything; for 0 bytes not to be read; NULL when only the header was opened */
     size_t bytes;
+    size_t offset; /* of the data, from the start of the file */
 } qn_tensor;
 
 /* "BF16 [96, 64]", for messages. Returns out. */
@@ -35,6 +37,8 @@ const char *qn_tensor_describe(qn_dtype dtype, size_t dims, const size_t *shape,
 typedef struct qn_safetensors qn_safetensors;
 
 qn_status qn_safetensors_open(const char *path, qn_safetensors **out, qn_error *err);
+/* Reads the header and maps nothing: the tensors have no `data`, and the file may be cut off or removed later. */
+qn_status qn_safetensors_open_header(const char *path, qn_safetensors **out, qn_error *err);
 /* The same over bytes in memory that the caller keeps alive; `what` names them in errors. */
 qn_status qn_safetensors_parse(const uint8_t *data, size_t bytes, const char *what, qn_safetensors **out,
                                qn_error *err);
@@ -43,5 +47,8 @@ void qn_safetensors_close(qn_safetensors *file); /* NULL is fine */
 size_t qn_safetensors_count(const qn_safetensors *file);
 const qn_tensor *qn_safetensors_at(const qn_safetensors *file, size_t i); /* in ascending order of data offset */
 const qn_tensor *qn_safetensors_find(const qn_safetensors *file, const char *name); /* NULL: not there */
+
+/* The eight bytes of length and the text behind them, hashed: what a header says, and the way it says it. */
+qn_hash qn_safetensors_header_hash(const qn_safetensors *file);
 
 #endif

@@ -271,7 +271,8 @@ static qn_status check_entry(const cursor *c, const char *name, const entry *e, 
                        (unsigned long long)(e->offsets[1] - e->offsets[0]));
     out->dtype = e->dtype;
     out->dims = e->dims;
-    out->data = c->header->data + e->offsets[0];
+    out->data = c->header->data ? c->header->data + e->offsets[0] : NULL;
+    out->offset = c->header->data_offset + e->offsets[0];
     out->bytes = bytes;
     return QN_OK;
 }

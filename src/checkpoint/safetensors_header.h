@@ -15,9 +15,9 @@
 typedef struct qn_header_text {
     const char *text; /* the header, `bytes` long */
     size_t bytes;
-    const uint8_t *data; /* the data section behind it */
-    size_t data_bytes;
-    const char *what; /* the file in errors */
+    const uint8_t *data;            /* the data section behind it; NULL when it is not in memory */
+    size_t data_bytes, data_offset; /* of that section, from the start of the file */
+    const char *what;               /* the file in errors */
 } qn_header_text;
 
 /* Fills *out with *count tensors in the order of the text, to be released with qn_free; their names lie in `names`.

@@ -217,10 +217,59 @@ static void test_each_failing_call(void **state)
     }
 }
 
+/* What was opened by its header alone tells the same tensors, at the offsets where the mapped file has their bytes. */
+static void test_header_alone_places_the_tensors(void **state)
+{
+    (void)state;
+    static const char path[] = "tests/data/oracle/tiny-mtp/model.safetensors";
+    qn_safetensors *mapped = NULL, *header = NULL;
+    qn_error err;
+    assert_int_equal(qn_safetensors_open(path, &mapped, &err), QN_OK);
+    assert_int_equal(qn_safetensors_open_header(path, &header, &err), QN_OK);
+    assert_true(qn_hash_equal(qn_safetensors_header_hash(mapped), qn_safetensors_header_hash(header)));
+    assert_int_equal(qn_safetensors_count(mapped), qn_safetensors_count(header));
+    const uint8_t *start = qn_safetensors_at(mapped, 0)->data - qn_safetensors_at(mapped, 0)->offset;
+    for (size_t i = 0; i < qn_safetensors_count(mapped); i++) {
+        const qn_tensor *a = qn_safetensors_at(mapped, i), *b = qn_safetensors_at(header, i);
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->bytes, b->bytes);
+        assert_int_equal(a->offset, b->offset);
+        assert_ptr_equal(a->data, start + b->offset);
+        assert_null(b->data);
+    }
+    qn_safetensors_close(header);
+    qn_safetensors_close(mapped);
+}
+
+static void test_header_alone_survives_each_fault(void **state)
+{
+    (void)state;
+    static const qn_fault_kind kinds[] = {QN_FAULT_ALLOC, QN_FAULT_READ};
+    for (size_t k = 0; k < 2; k++) {
+        size_t failures = 0;
+        for (long nth = 1;; nth++) {
+            qn_safetensors *file = NULL;
+            qn_error err;
+            qn_fault_arm(kinds[k], nth);
+            qn_status status = qn_safetensors_open_header("tests/data/oracle/tiny-mtp/model.safetensors", &file, &err);
+            bool reached = qn_fault_seen(kinds[k]) >= nth;
+            qn_fault_disarm();
+            assert_true(status == QN_OK || status == QN_RESOURCE);
+            failures += status != QN_OK;
+            qn_safetensors_close(file);
+            if (!reached)
+                break;
+        }
+        assert_true(failures >= 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors_come_in_order_of_data),
+        cmocka_unit_test(test_header_alone_places_the_tensors),
+        cmocka_unit_test(test_header_alone_survives_each_fault),
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_refuses_each_bad_file),
         cmocka_unit_test(test_header_length_lies),
