@@ -260,19 +260,13 @@ static qn_status check(const qn_engine *engine, const int32_t *ids, size_t count
         return qn_fail(err, QN_USAGE, "ids: %zu tokens and %zu after them exceed max_model_len %zu: give fewer", count,
                        after, engine->max_model_len);
     }
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || (size_t)ids[i] >= engine->config->vocab_size) {
-            return qn_fail(err, QN_USAGE, "ids: %ld at %zu is no token of a vocabulary of %zu", (long)ids[i], i,
-                           engine->config->vocab_size);
-        }
-    }
     if (options->chain > QN_DUMP_MAX_CHAIN || (options->chain > 0 && !options->mtp)) {
         return qn_fail_field(err, QN_USAGE, "chain", "chain: give 1 to %d, with mtp", QN_DUMP_MAX_CHAIN);
     }
     if (options->mtp && engine->config->num_nextn_predict_layers == 0) {
         return qn_fail_field(err, QN_USAGE, "mtp", "mtp: the checkpoint has no MTP layer: leave it out");
     }
-    return QN_OK;
+    return qn_check_ids(engine, ids, count, err);
 }
 
 qn_status qn_dump_logits(qn_engine *engine, const int32_t *ids, size_t count, const qn_dump_options *options,

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "base/size.h"
 #include "engine/pass.h"
+#include "engine/windows.h"
 
 typedef struct scorer {
     const int32_t *ids; /* of the window */
@@ -37,34 +37,20 @@ static qn_status score(void *context, size_t position, const float *logits, qn_e
     return QN_OK;
 }
 
-/* Tokens that all windows together compute, for the progress bar. */
-static uint64_t total_work(size_t count, size_t context, size_t stride)
-{
-    uint64_t total = 0;
-    for (size_t begin = 0;; begin += stride) {
-        total += qn_min_size(context, count - begin);
-        if (count - begin <= context) {
-            return total;
-        }
-    }
-}
-
-static qn_status run_windows(qn_engine *engine, const int32_t *ids, size_t count, size_t context, size_t stride,
-                             qn_perplexity *out, qn_error *err)
+static qn_status run_windows(qn_engine *engine, const int32_t *ids, qn_windows *windows, qn_perplexity *out,
+                             qn_error *err)
 {
     scorer s = {.vocab = engine->config->vocab_size};
     qn_row_sink sink = {.context = &s, .on_logits = score};
     uint64_t done = 0;
-    size_t scored_to = 1; /* tokens below have been scored, or can't be */
     qn_status status = QN_OK;
     qn_progress progress;
-    qn_progress_start(&progress, "perplexity", "tokens", total_work(count, context, stride));
-    for (size_t begin = 0; status == QN_OK && scored_to < count; begin += stride) {
-        s.ids = ids + begin;
-        s.count = qn_min_size(context, count - begin);
-        sink.first_logits = scored_to - begin - 1; /* they predict the first token not scored yet */
+    qn_progress_start(&progress, "perplexity", "tokens", qn_windows_work(windows));
+    for (qn_window window; status == QN_OK && qn_windows_next(windows, &window);) {
+        s.ids = ids + window.begin;
+        s.count = window.count;
+        sink.first_logits = window.first_row;
         status = qn_pass(engine, s.ids, s.count, NULL, &sink, &progress, &done, err);
-        scored_to = begin + s.count;
         out->windows++;
     }
     qn_progress_finish(&progress);
@@ -77,20 +63,17 @@ static qn_status run_windows(qn_engine *engine, const int32_t *ids, size_t count
 qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t count, size_t context, size_t stride,
                                 qn_perplexity *out, qn_error *err)
 {
-    if (context < 2 || context > engine->max_model_len) {
-        return qn_fail_field(err, QN_USAGE, "context", "--context: %zu is out of range: give 2 to %zu", context,
-                             engine->max_model_len);
+    qn_windows windows;
+    qn_status status = qn_windows_start(count, context, stride, engine->max_model_len, &windows, err);
+    if (status == QN_OK) {
+        status = qn_check_ids(engine, ids, count, err);
     }
-    if (stride < 1 || stride >= context) {
-        return qn_fail_field(err, QN_USAGE, "stride", "--stride: %zu is out of range: give 1 to %zu", stride,
-                             context - 1);
-    }
-    if (count < 2) {
-        return qn_fail(err, QN_BAD_INPUT, "text: %zu tokens can't be scored: give at least two", count);
+    if (status != QN_OK) {
+        return status;
     }
     *out = (qn_perplexity){.tokens = count};
     qn_turnstile_enter(&engine->turnstile, NULL, NULL);
-    qn_status status = run_windows(engine, ids, count, context, stride, out, err);
+    status = run_windows(engine, ids, &windows, out, err);
     qn_turnstile_leave(&engine->turnstile);
     return status;
 }
