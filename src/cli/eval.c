@@ -11,6 +11,7 @@ static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } measurements[] = {
+    {"kl", "measure how far one checkpoint's predictions are from another's", qn_eval_kl},
     {"logits", "write logits and inner values for given tokens to a safetensors file", qn_eval_logits},
     {"ppl", "measure the perplexity of a text", qn_eval_ppl},
 };
@@ -19,7 +20,7 @@ enum { COUNT = sizeof measurements / sizeof *measurements };
 
 static void print_help(FILE *out)
 {
-    fputs("usage: quern eval MEASUREMENT MODEL_DIR [options]\n\nmeasurements:\n", out);
+    fputs("usage: quern eval MEASUREMENT MODEL_DIR ... [options]\n\nmeasurements:\n", out);
     for (size_t i = 0; i < COUNT; i++) {
         fprintf(out, "  %-8s %s\n", measurements[i].name, measurements[i].summary);
     }

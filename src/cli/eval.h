@@ -3,6 +3,7 @@
 #define QN_CLI_EVAL_H
 
 int qn_eval_logits(int argc, char **argv);
+int qn_eval_kl(int argc, char **argv);
 int qn_eval_ppl(int argc, char **argv);
 
 #endif
