@@ -58,7 +58,7 @@ static void add(builder *b, qn_tensor_kind kind, qn_dtype dtype, size_t rows, si
 {
     if (b->status != QN_OK || !grow(b))
         return;
-    char name[128];
+    char name[160];
     if (b->expert != QN_NO_INDEX)
         snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu.%.64s", b->layer, b->expert, suffix);
     else if (b->layer != QN_NO_INDEX)
