@@ -183,33 +183,8 @@ static qn_status parse_metadata(cursor *c)
     return accept(c, '}') ? QN_OK : fail_syntax(c, "',' or '}' in __metadata__");
 }
 
-static qn_status parse_dtype(cursor *c, const char *name, qn_dtype *out)
-{
-    char text[32];
-    size_t bytes;
-    qn_status status = parse_string(c, text, sizeof text, &bytes);
-    if (status != QN_OK)
-        return status;
-    for (qn_dtype dtype = 0; dtype < QN_DTYPE_COUNT; dtype++) {
-        if (dtype != QN_DTYPE_MXFP4 && is(text, bytes, qn_dtype_name(dtype))) {
-            *out = dtype;
-            return QN_OK;
-        }
-    }
-    return qn_fail(c->err, QN_BAD_INPUT,
-                   "%s: tensor %s: its dtype is %s, and quern reads BF16, F16, F32, U8 and I32: use a checkpoint in "
-                   "BF16 or with MXFP4 experts",
-                   c->header->what, name, text);
-}
-
 /* The three keys of a tensor's entry, as they stand. */
-typedef struct entry {
-    qn_dtype dtype;
-    uint64_t shape[QN_TENSOR_MAX_DIMS], offsets[2];
-    size_t dims, offset_count;
-} entry;
-
-static qn_status parse_entry(cursor *c, const char *name, entry *out)
+static qn_status parse_entry(cursor *c, const char *name, char dtype[QN_HEADER_DTYPE_BYTES], qn_header_entry *out)
 {
     enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, ALL = 7 };
     unsigned seen = 0;
@@ -231,7 +206,7 @@ static qn_status parse_entry(cursor *c, const char *name, entry *out)
             return fail_tensor(c, name, "its header entry has an unknown or repeated key");
         seen |= which;
         if (which == DTYPE)
-            status = parse_dtype(c, name, &out->dtype);
+            status = parse_string(c, dtype, QN_HEADER_DTYPE_BYTES, &out->dtype_bytes);
         else if (which == SHAPE)
             status = parse_integers(c, out->shape, QN_TENSOR_MAX_DIMS, &out->dims);
         else
@@ -242,39 +217,6 @@ static qn_status parse_entry(cursor *c, const char *name, entry *out)
     if (!accept(c, '}'))
         return fail_syntax(c, "',' or '}'");
     return seen == ALL ? QN_OK : fail_tensor(c, name, "its header entry lacks dtype, shape or data_offsets");
-}
-
-/* Shape and bytes must agree, and the bytes must lie in the data section. */
-static qn_status check_entry(const cursor *c, const char *name, const entry *e, qn_tensor *out)
-{
-    if (e->dims > QN_TENSOR_MAX_DIMS)
-        return fail_tensor(c, name, "it has more than 8 dimensions");
-    if (e->offset_count != 2 || e->offsets[0] > e->offsets[1])
-        return fail_tensor(c, name, "its data_offsets are not a begin and an end behind it");
-    if (e->offsets[1] > c->header->data_bytes)
-        return qn_fail(c->err, QN_BAD_INPUT,
-                       "%s: tensor %s: its data end at byte %llu of the data section, which has %zu: the file is "
-                       "truncated or damaged, fetch it again",
-                       c->header->what, name, (unsigned long long)e->offsets[1], c->header->data_bytes);
-    size_t elements = 1, bytes = 0;
-    bool fits = true;
-    for (size_t i = 0; i < e->dims; i++) {
-        fits = fits && qn_size_mul(elements, e->shape[i], &elements);
-        out->shape[i] = e->shape[i];
-    }
-    fits = fits && qn_size_mul(elements, qn_dtype_bits(e->dtype) / 8, &bytes);
-    if (!fits || bytes != e->offsets[1] - e->offsets[0])
-        return qn_fail(c->err, QN_BAD_INPUT,
-                       "%s: tensor %s: its shape and dtype need %s%zu bytes, its data_offsets give %llu: fetch or "
-                       "write the file again",
-                       c->header->what, name, fits ? "" : "more than ", fits ? bytes : SIZE_MAX,
-                       (unsigned long long)(e->offsets[1] - e->offsets[0]));
-    out->dtype = e->dtype;
-    out->dims = e->dims;
-    out->data = c->header->data ? c->header->data + e->offsets[0] : NULL;
-    out->offset = c->header->data_offset + e->offsets[0];
-    out->bytes = bytes;
-    return QN_OK;
 }
 
 static qn_status check_name(const cursor *c, const char *name, size_t bytes)
@@ -290,44 +232,16 @@ static qn_status check_name(const cursor *c, const char *name, size_t bytes)
                    c->header->what, QN_TENSOR_NAME_BYTES, 8 + (size_t)(c->at - c->header->text));
 }
 
-static qn_status parse_tensor(cursor *c, const char *name, size_t name_bytes, qn_arena *names, qn_tensor *out)
-{
-    entry e = {0};
-    qn_status status = check_name(c, name, name_bytes);
-    if (status == QN_OK)
-        status = parse_entry(c, name, &e);
-    if (status == QN_OK)
-        status = check_entry(c, name, &e, out);
-    if (status != QN_OK)
-        return status;
-    out->name = qn_arena_strndup(names, name, name_bytes);
-    return out->name ? QN_OK : qn_fail_memory(c->err, c->header->what, name_bytes);
-}
+typedef struct walker {
+    cursor c;
+    qn_header_visit visit;
+    void *context;
+} walker;
 
-typedef struct tensor_list {
-    qn_tensor *tensors;
-    size_t count, capacity;
-} tensor_list;
-
-static qn_status grow(const cursor *c, tensor_list *list)
+static qn_status walk_member(walker *w, bool *has_metadata)
 {
-    if (list->count < list->capacity)
-        return QN_OK;
-    if (list->count == QN_SAFETENSORS_MAX_TENSORS)
-        return qn_fail(c->err, QN_BAD_INPUT, "%s: has more than %d tensors: split the file", c->header->what,
-                       QN_SAFETENSORS_MAX_TENSORS);
-    size_t capacity = list->capacity ? 2 * list->capacity : 64;
-    qn_tensor *grown = qn_realloc(list->tensors, capacity, sizeof *grown);
-    if (!grown)
-        return qn_fail_memory(c->err, c->header->what, capacity * sizeof *grown);
-    list->tensors = grown;
-    list->capacity = capacity;
-    return QN_OK;
-}
-
-static qn_status parse_member(cursor *c, qn_arena *names, tensor_list *list, bool *has_metadata)
-{
-    char name[QN_TENSOR_NAME_BYTES + 1];
+    cursor *c = &w->c;
+    char name[QN_TENSOR_NAME_BYTES + 1], dtype[QN_HEADER_DTYPE_BYTES] = "";
     size_t bytes;
     qn_status status = parse_string(c, name, sizeof name, &bytes);
     if (status != QN_OK)
@@ -338,25 +252,22 @@ static qn_status parse_member(cursor *c, qn_arena *names, tensor_list *list, boo
         *has_metadata = true;
         return parse_metadata(c);
     }
-    status = grow(c, list);
-    if (status != QN_OK)
-        return status;
-    qn_tensor *tensor = &list->tensors[list->count];
-    *tensor = (qn_tensor){0};
-    status = parse_tensor(c, name, bytes, names, tensor);
+    qn_header_entry entry = {.name = name, .name_bytes = bytes, .dtype = dtype};
+    status = check_name(c, name, bytes);
     if (status == QN_OK)
-        list->count++;
-    return status;
+        status = parse_entry(c, name, dtype, &entry);
+    return status == QN_OK ? w->visit(w->context, &entry, c->err) : status;
 }
 
-static qn_status parse_members(cursor *c, qn_arena *names, tensor_list *list)
+static qn_status walk_members(walker *w)
 {
+    cursor *c = &w->c;
     bool has_metadata = false;
     if (!accept(c, '{'))
         return fail_syntax(c, "'{'");
     if (!accept(c, '}')) {
         do {
-            qn_status status = parse_member(c, names, list, &has_metadata);
+            qn_status status = walk_member(w, &has_metadata);
             if (status != QN_OK)
                 return status;
         } while (accept(c, ','));
@@ -367,15 +278,119 @@ static qn_status parse_members(cursor *c, qn_arena *names, tensor_list *list)
     return c->at == c->end ? QN_OK : fail_syntax(c, "nothing but spaces behind the last '}'");
 }
 
-qn_status qn_safetensors_header_parse(const qn_header_text *header, qn_arena *names, qn_tensor **out, size_t *count,
-                                      qn_error *err)
+qn_status qn_safetensors_header_walk(const qn_header_text *header, qn_header_visit visit, void *context, qn_error *err)
 {
     if (!qn_utf8_valid(header->text, header->bytes))
         return qn_fail(err, QN_BAD_INPUT, "%s: its header is not UTF-8 text: fetch or write the file again",
                        header->what);
-    cursor c = {.header = header, .at = header->text, .end = header->text + header->bytes, .err = err};
-    tensor_list list = {0};
-    qn_status status = parse_members(&c, names, &list);
+    walker w = {.c = {.header = header, .at = header->text, .end = header->text + header->bytes, .err = err},
+                .visit = visit,
+                .context = context};
+    return walk_members(&w);
+}
+
+/* What a strict reading makes of the entries. */
+typedef struct tensor_list {
+    const qn_header_text *header;
+    qn_arena *names;
+    qn_tensor *tensors;
+    size_t count, capacity;
+} tensor_list;
+
+static qn_status fail_entry(const tensor_list *list, const qn_header_entry *e, const char *reason, qn_error *err)
+{
+    return qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: %s: fetch or write the file again", list->header->what, e->name,
+                   reason);
+}
+
+static qn_status find_dtype(const tensor_list *list, const qn_header_entry *e, qn_dtype *out, qn_error *err)
+{
+    for (qn_dtype dtype = 0; dtype < QN_DTYPE_COUNT; dtype++) {
+        if (dtype != QN_DTYPE_MXFP4 && is(e->dtype, e->dtype_bytes, qn_dtype_name(dtype))) {
+            *out = dtype;
+            return QN_OK;
+        }
+    }
+    return qn_fail(err, QN_BAD_INPUT,
+                   "%s: tensor %s: its dtype is %s, and quern reads BF16, F16, F32, U8 and I32: use a checkpoint in "
+                   "BF16 or with MXFP4 experts",
+                   list->header->what, e->name, e->dtype);
+}
+
+/* Shape and bytes must agree, and the bytes must lie in the data section. */
+static qn_status check_entry(const tensor_list *list, const qn_header_entry *e, qn_tensor *out, qn_error *err)
+{
+    const qn_header_text *header = list->header;
+    if (e->dims > QN_TENSOR_MAX_DIMS)
+        return fail_entry(list, e, "it has more than 8 dimensions", err);
+    if (e->offset_count != 2 || e->offsets[0] > e->offsets[1])
+        return fail_entry(list, e, "its data_offsets are not a begin and an end behind it", err);
+    if (e->offsets[1] > header->data_bytes)
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: tensor %s: its data end at byte %llu of the data section, which has %zu: the file is "
+                       "truncated or damaged, fetch it again",
+                       header->what, e->name, (unsigned long long)e->offsets[1], header->data_bytes);
+    size_t elements = 1, bytes = 0;
+    bool fits = true;
+    for (size_t i = 0; i < e->dims; i++) {
+        fits = fits && qn_size_mul(elements, e->shape[i], &elements);
+        out->shape[i] = e->shape[i];
+    }
+    fits = fits && qn_size_mul(elements, qn_dtype_bits(out->dtype) / 8, &bytes);
+    if (!fits || bytes != e->offsets[1] - e->offsets[0])
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: tensor %s: its shape and dtype need %s%zu bytes, its data_offsets give %llu: fetch or "
+                       "write the file again",
+                       header->what, e->name, fits ? "" : "more than ", fits ? bytes : SIZE_MAX,
+                       (unsigned long long)(e->offsets[1] - e->offsets[0]));
+    out->dims = e->dims;
+    out->data = header->data ? header->data + e->offsets[0] : NULL;
+    out->offset = header->data_offset + e->offsets[0];
+    out->bytes = bytes;
+    return QN_OK;
+}
+
+static qn_status grow(tensor_list *list, qn_error *err)
+{
+    if (list->count < list->capacity)
+        return QN_OK;
+    if (list->count == QN_SAFETENSORS_MAX_TENSORS)
+        return qn_fail(err, QN_BAD_INPUT, "%s: has more than %d tensors: split the file", list->header->what,
+                       QN_SAFETENSORS_MAX_TENSORS);
+    size_t capacity = list->capacity ? 2 * list->capacity : 64;
+    qn_tensor *grown = qn_realloc(list->tensors, capacity, sizeof *grown);
+    if (!grown)
+        return qn_fail_memory(err, list->header->what, capacity * sizeof *grown);
+    list->tensors = grown;
+    list->capacity = capacity;
+    return QN_OK;
+}
+
+static qn_status keep_tensor(void *context, const qn_header_entry *e, qn_error *err)
+{
+    tensor_list *list = context;
+    qn_status status = grow(list, err);
+    if (status != QN_OK)
+        return status;
+    qn_tensor *tensor = &list->tensors[list->count];
+    *tensor = (qn_tensor){0};
+    status = find_dtype(list, e, &tensor->dtype, err);
+    if (status == QN_OK)
+        status = check_entry(list, e, tensor, err);
+    if (status != QN_OK)
+        return status;
+    tensor->name = qn_arena_strndup(list->names, e->name, e->name_bytes);
+    if (!tensor->name)
+        return qn_fail_memory(err, list->header->what, e->name_bytes);
+    list->count++;
+    return QN_OK;
+}
+
+qn_status qn_safetensors_header_parse(const qn_header_text *header, qn_arena *names, qn_tensor **out, size_t *count,
+                                      qn_error *err)
+{
+    tensor_list list = {.header = header, .names = names};
+    qn_status status = qn_safetensors_header_walk(header, keep_tensor, &list, err);
     if (status != QN_OK) {
         qn_free(list.tensors);
         return status;

@@ -20,6 +20,23 @@ typedef struct qn_header_text {
     const char *what;               /* the file in errors */
 } qn_header_text;
 
+/* One tensor's entry as it stands: its form is checked, and that its name prints, but not what it says. The dtype may
+ * be one that quern does not know, and the data may end behind the end of the file. */
+typedef struct qn_header_entry {
+    const char *name; /* this and the next until the visit ends */
+    size_t name_bytes;
+    const char *dtype;
+    size_t dtype_bytes; /* its whole length; the text is cut to QN_HEADER_DTYPE_BYTES with its NUL */
+    uint64_t shape[QN_TENSOR_MAX_DIMS], offsets[2];
+    size_t dims, offset_count; /* QN_TENSOR_MAX_DIMS + 1, 3: more than there is room for */
+} qn_header_entry;
+
+enum { QN_HEADER_DTYPE_BYTES = 32 };
+
+/* Calls visit for each entry in the order of the text, until one fails. header->data is not looked at. */
+typedef qn_status (*qn_header_visit)(void *context, const qn_header_entry *entry, qn_error *err);
+qn_status qn_safetensors_header_walk(const qn_header_text *header, qn_header_visit visit, void *context, qn_error *err);
+
 /* Fills *out with *count tensors in the order of the text, to be released with qn_free; their names lie in `names`.
  * Each tensor is checked by itself: name, dtype, shape against bytes, range inside the data. Fills nothing on failure.
  */

@@ -76,6 +76,7 @@ static void test_refuses_each_bad_header(void **state)
 {
     (void)state;
 #define TENSOR(body) "{\"t\":" body "}"
+#define OF_DTYPE(dtype) TENSOR("{\"dtype\":\"" dtype "\",\"shape\":[],\"data_offsets\":[0,0]}")
     static const struct {
         const char *text, *message;
     } rows[] = {
@@ -106,9 +107,9 @@ static void test_refuses_each_bad_header(void **state)
         {TENSOR("{\"dtype\\u0000\":\"U8\"}"), "unknown or repeated key"},
         {TENSOR("{\"dtype\" \"U8\"}"), "expected ':'"},
         {TENSOR("{\"dtype\":8}"), "expected a string"},
-        {TENSOR("{\"dtype\":\"F8_E4M3\"}"), "tensor t: its dtype is F8_E4M3, and quern reads BF16"},
-        {TENSOR("{\"dtype\":\"MXFP4\"}"), "its dtype is MXFP4"},
-        {TENSOR("{\"dtype\":\"u8\"}"), "its dtype is u8"},
+        {OF_DTYPE("F8_E4M3"), "tensor t: its dtype is F8_E4M3, and quern reads BF16"},
+        {OF_DTYPE("MXFP4"), "its dtype is MXFP4"},
+        {OF_DTYPE("u8"), "its dtype is u8"},
         {TENSOR("{\"shape\":4}"), "a list of integers"},
         {TENSOR("{\"shape\":[-1]}"), "a plain non-negative integer"},
         {TENSOR("{\"shape\":[1.0]}"), "a plain non-negative integer"},
@@ -173,6 +174,44 @@ static void test_every_prefix_is_refused(void **state)
     }
 }
 
+static qn_status keep_last(void *context, const qn_header_entry *entry, qn_error *err)
+{
+    if (strcmp(entry->name, "stop") == 0)
+        return qn_fail(err, QN_CANCELLED, "stopped");
+    qn_header_entry *last = context;
+    *last = *entry;
+    last->name = strcmp(entry->name, "far") == 0 ? "far" : "other";
+    last->dtype = strcmp(entry->dtype, "F8_E5M2") == 0 ? "F8_E5M2" : "other";
+    return QN_OK;
+}
+
+static qn_status walk(const char *text, qn_header_entry *last, qn_error *err)
+{
+    qn_header_text header = {.text = text, .bytes = strlen(text), .what = "f"};
+    return qn_safetensors_header_walk(&header, keep_last, last, err);
+}
+
+static void test_walk_hands_out_what_parsing_refuses(void **state)
+{
+    (void)state;
+    qn_error err;
+    qn_header_entry last = {0};
+    assert_int_equal(
+        walk("{\"far\":{\"dtype\":\"F8_E5M2\",\"shape\":[3,7],\"data_offsets\":[9,8000000000]}}", &last, &err), QN_OK);
+    assert_string_equal(last.name, "far");
+    assert_string_equal(last.dtype, "F8_E5M2");
+    assert_int_equal(last.dims, 2);
+    assert_int_equal(last.shape[1], 7);
+    assert_int_equal(last.offsets[1], 8000000000);
+    assert_int_equal(walk("{\"a\":{\"dtype\":\"\",\"shape\":[1,2,3,4,5,6,7,8,9,10],\"data_offsets\":[1,2,3,4]}}", &last,
+                          &err),
+                     QN_OK);
+    assert_int_equal(last.dims, QN_TENSOR_MAX_DIMS + 1);
+    assert_int_equal(last.offset_count, 3);
+    assert_int_equal(walk("{\"stop\":{\"dtype\":\"\",\"shape\":[],\"data_offsets\":[]},", &last, &err), QN_CANCELLED);
+    assert_int_equal(walk("{\"a\":{\"dtype\":\"BF16\",\"shape\":[]}}", &last, &err), QN_BAD_INPUT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_refuses_each_bad_header),
         cmocka_unit_test(test_refuses_long_names),
         cmocka_unit_test(test_every_prefix_is_refused),
+        cmocka_unit_test(test_walk_hands_out_what_parsing_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
