@@ -21,9 +21,6 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/mxfp4.h"
 
-/* Lists of modules that are not quantised can take megabytes. */
-enum { CONFIG_LIMIT_BYTES = 16 << 20 };
-
 static const char SINGLE_NAME[] = "model.safetensors", INDEX_NAME[] = "model.safetensors.index.json";
 
 typedef struct shard {
@@ -67,7 +64,7 @@ static qn_status read_config(qn_checkpoint *checkpoint, qn_error *err)
     if (!path)
         return err->status;
     size_t bytes = 0;
-    qn_status status = qn_file_read(path, CONFIG_LIMIT_BYTES, &text, &bytes, err);
+    qn_status status = qn_file_read(path, QN_CONFIG_LIMIT_BYTES, &text, &bytes, err);
     if (status == QN_OK)
         status = qn_config_parse(text, bytes, path, &checkpoint->config, err);
     qn_free(text);

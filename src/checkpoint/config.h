@@ -12,7 +12,12 @@
 
 #include "base/error.h"
 
-enum { QN_MAX_LAYERS = 1024, QN_MAX_EOS = 16, QN_MAX_POSITIONS = 1 << 24 };
+enum {
+    QN_MAX_LAYERS = 1024,
+    QN_MAX_EOS = 16,
+    QN_MAX_POSITIONS = 1 << 24,
+    QN_CONFIG_LIMIT_BYTES = 16 << 20 /* of the file: lists of modules that are not quantised can take megabytes */
+};
 
 typedef enum qn_rope_type { QN_ROPE_DEFAULT, QN_ROPE_YARN } qn_rope_type;
 

@@ -7,8 +7,7 @@
 
 #include "base/memory.h"
 
-/* 300,000 tensors take some 32 MiB, three times what the largest release has. */
-enum { INDEX_LIMIT_BYTES = 32 << 20, FILE_NAME_BYTES = 255 };
+enum { FILE_NAME_BYTES = 255 };
 
 static bool is_plain_name(const json_t *value)
 {
@@ -87,7 +86,7 @@ static qn_status read_index(const char *path, qn_index *out, qn_error *err)
 qn_status qn_index_open(const char *path, qn_index *out, qn_error *err)
 {
     *out = (qn_index){0};
-    qn_status status = qn_json_parse_file(path, INDEX_LIMIT_BYTES, &out->root, err);
+    qn_status status = qn_json_parse_file(path, QN_INDEX_LIMIT_BYTES, &out->root, err);
     if (status == QN_OK)
         status = read_index(path, out, err);
     if (status != QN_OK)

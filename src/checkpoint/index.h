@@ -9,7 +9,8 @@
 #include "base/error.h"
 #include "base/json.h"
 
-enum { QN_MAX_SHARDS = 4096 };
+/* 300,000 tensors take some 32 MiB, three times what the largest release has. */
+enum { QN_MAX_SHARDS = 4096, QN_INDEX_LIMIT_BYTES = 32 << 20 };
 
 /* Start from {0}. Strings live until qn_index_close. */
 typedef struct qn_index {

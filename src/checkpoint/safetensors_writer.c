@@ -8,23 +8,17 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/size.h"
 #include "base/utf8.h"
 #include "checkpoint/safetensors.h"
 
-enum { DATA_ALIGNMENT = 64 };
-
-typedef struct declaration {
-    const char *name;
-    qn_dtype dtype;
-    size_t dims, shape[QN_TENSOR_MAX_DIMS], bytes;
-} declaration;
+enum { DATA_ALIGNMENT = 64, LENGTH_BYTES = 8 };
 
 struct qn_safetensors_writer {
     qn_arena *names;
-    declaration *tensors;
+    qn_tensor_declaration *tensors;
     size_t count, capacity;
     size_t total_bytes, written_bytes; /* of data */
     char *path;                        /* NULL before begin */
@@ -61,7 +55,7 @@ static qn_status grow(qn_safetensors_writer *w, qn_error *err)
         return qn_fail(err, QN_USAGE, "safetensors writer: more than %d tensors: write several files",
                        QN_SAFETENSORS_MAX_TENSORS);
     size_t capacity = w->capacity ? 2 * w->capacity : 64;
-    declaration *grown = qn_realloc(w->tensors, capacity, sizeof *grown);
+    qn_tensor_declaration *grown = qn_realloc(w->tensors, capacity, sizeof *grown);
     if (!grown)
         return qn_fail_memory(err, "safetensors writer", capacity * sizeof *grown);
     w->tensors = grown;
@@ -81,27 +75,37 @@ static bool is_good_name(const char *name)
     return true;
 }
 
+qn_status qn_tensor_declare(qn_tensor_declaration *tensor, qn_error *err)
+{
+    if (!is_good_name(tensor->name) || tensor->dims > QN_TENSOR_MAX_DIMS || tensor->dtype >= QN_DTYPE_MXFP4)
+        return qn_fail(err, QN_USAGE,
+                       "tensor %s: its name, dtype or number of dimensions has no place in a safetensors file: correct "
+                       "the declaration",
+                       tensor->name);
+    bool fits = true;
+    tensor->bytes = qn_dtype_bits(tensor->dtype) / 8;
+    for (size_t i = 0; i < tensor->dims; i++)
+        fits = fits && qn_size_mul(tensor->bytes, tensor->shape[i], &tensor->bytes);
+    if (!fits)
+        return qn_fail(err, QN_USAGE, "tensor %s: has more bytes than a file can: correct its shape", tensor->name);
+    return QN_OK;
+}
+
 qn_status qn_safetensors_writer_declare(qn_safetensors_writer *w, const char *name, qn_dtype dtype, size_t dims,
                                         const size_t *shape, qn_error *err)
 {
     if (w->path)
         return qn_fail(err, QN_USAGE, "tensor %s: declared after the file was begun: declare all tensors first", name);
-    if (!is_good_name(name) || dims > QN_TENSOR_MAX_DIMS || dtype >= QN_DTYPE_MXFP4)
-        return qn_fail(err, QN_USAGE,
-                       "tensor %s: its name, dtype or number of dimensions has no place in a safetensors file: correct "
-                       "the declaration",
-                       name);
-    qn_status status = grow(w, err);
+    qn_tensor_declaration d = {.name = name, .dtype = dtype, .dims = dims};
+    for (size_t i = 0; i < qn_min_size(dims, QN_TENSOR_MAX_DIMS); i++)
+        d.shape[i] = shape[i];
+    qn_status status = qn_tensor_declare(&d, err);
+    if (status == QN_OK)
+        status = grow(w, err);
     if (status != QN_OK)
         return status;
-    declaration d = {.dtype = dtype, .dims = dims, .bytes = qn_dtype_bits(dtype) / 8};
-    bool fits = true;
-    for (size_t i = 0; i < dims; i++) {
-        d.shape[i] = shape[i];
-        fits = fits && qn_size_mul(d.bytes, shape[i], &d.bytes);
-    }
     size_t total;
-    if (!fits || !qn_size_add(w->total_bytes, d.bytes, &total))
+    if (!qn_size_add(w->total_bytes, d.bytes, &total))
         return qn_fail(err, QN_USAGE, "tensor %s: has more bytes than a file can: correct its shape", name);
     d.name = qn_arena_strndup(w->names, name, strlen(name));
     if (!d.name)
@@ -135,15 +139,15 @@ static qn_status refuse_repeated_names(const qn_safetensors_writer *w, qn_error 
     return status;
 }
 
-/* The eight bytes of length and the header, padded with spaces. */
-static void format_header(const qn_safetensors_writer *w, qn_buffer *out)
+qn_status qn_safetensors_format_header(const qn_tensor_declaration *tensors, size_t count, size_t alignment,
+                                       const char *what, qn_buffer *out, qn_error *err)
 {
-    static const uint8_t no_length[8];
-    size_t at = 0;
+    static const uint8_t no_length[LENGTH_BYTES];
+    size_t at = 0, start = out->size;
     qn_buffer_append(out, no_length, sizeof no_length);
     qn_buffer_text(out, "{\"__metadata__\":{\"format\":\"pt\"}");
-    for (size_t i = 0; i < w->count; i++) {
-        const declaration *d = &w->tensors[i];
+    for (size_t i = 0; i < count; i++) {
+        const qn_tensor_declaration *d = &tensors[i];
         qn_buffer_char(out, ',');
         qn_buffer_json_string(out, d->name, strlen(d->name));
         qn_buffer_format(out, ":{\"dtype\":\"%s\",\"shape\":[", qn_dtype_name(d->dtype));
@@ -153,22 +157,23 @@ static void format_header(const qn_safetensors_writer *w, qn_buffer *out)
         at += d->bytes;
     }
     qn_buffer_char(out, '}');
-    while (!out->failed && out->size % DATA_ALIGNMENT != 0)
+    while (!out->failed && (out->size - start) % alignment != 0)
         qn_buffer_char(out, ' ');
-    for (size_t i = 0; i < 8 && !out->failed; i++)
-        out->data[i] = (char)(uint8_t)((uint64_t)(out->size - 8) >> (8 * i));
+    if (out->failed)
+        return qn_fail_memory(err, what, out->size);
+    uint64_t header_bytes = out->size - start - LENGTH_BYTES;
+    if (header_bytes > QN_SAFETENSORS_MAX_HEADER_BYTES)
+        return qn_fail(err, QN_USAGE, "%s: its header has more than %d bytes: write several files", what,
+                       QN_SAFETENSORS_MAX_HEADER_BYTES);
+    for (size_t i = 0; i < LENGTH_BYTES; i++)
+        out->data[start + i] = (char)(uint8_t)(header_bytes >> (8 * i));
+    return QN_OK;
 }
 
 static qn_status write_header(qn_safetensors_writer *w, qn_error *err)
 {
     qn_buffer text = {0};
-    format_header(w, &text);
-    qn_status status = QN_OK;
-    if (text.failed)
-        status = qn_fail_memory(err, w->path, text.size);
-    else if (text.size - 8 > QN_SAFETENSORS_MAX_HEADER_BYTES)
-        status = qn_fail(err, QN_USAGE, "%s: its header has more than %d bytes: write several files", w->path,
-                         QN_SAFETENSORS_MAX_HEADER_BYTES);
+    qn_status status = qn_safetensors_format_header(w->tensors, w->count, DATA_ALIGNMENT, w->path, &text, err);
     if (status == QN_OK)
         status = qn_file_writer_append(w->file, text.data, text.size, err);
     qn_buffer_free(&text);

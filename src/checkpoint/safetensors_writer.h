@@ -1,11 +1,29 @@
-/* Writes one safetensors file: tensors are declared first, then their bytes appended in that order. */
+/* Writes one safetensors file: tensors are declared first, then their bytes appended in that order. The header alone is
+ * for those who write the data by themselves. */
 #ifndef QN_CHECKPOINT_SAFETENSORS_WRITER_H
 #define QN_CHECKPOINT_SAFETENSORS_WRITER_H
 
 #include <stddef.h>
 
+#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "checkpoint/safetensors.h"
+
+typedef struct qn_tensor_declaration {
+    const char *name;
+    qn_dtype dtype;
+    size_t dims, shape[QN_TENSOR_MAX_DIMS];
+    size_t bytes; /* of its data; filled in by qn_tensor_declare */
+} qn_tensor_declaration;
+
+/* Checks one declaration and fills in its bytes. QN_USAGE for a name, dtype or shape that has no place in a file. */
+qn_status qn_tensor_declare(qn_tensor_declaration *tensor, qn_error *err);
+
+/* The length and the text of a header for such tensors, one behind the other, padded with spaces so that the data start
+ * at a multiple of `alignment`. Appends to *out. QN_USAGE when it would be larger than a header may be. */
+qn_status qn_safetensors_format_header(const qn_tensor_declaration *tensors, size_t count, size_t alignment,
+                                       const char *what, qn_buffer *out, qn_error *err);
 
 typedef struct qn_safetensors_writer qn_safetensors_writer;
 

@@ -18,7 +18,7 @@
 #define QN_DEFAULT_SHARD_BYTES UINT64_C(6000000000) /* a layer of GLM-5.3's experts, 5.13 GB, is one file */
 #define QN_MIN_SHARD_BYTES UINT64_C(65536)
 
-enum { QN_SHARD_NAME_BYTES = 64, QN_MXFP4_BLOCK = 32 };
+enum { QN_SHARD_NAME_BYTES = 64 };
 
 typedef struct qn_planned_shard {
     char name[QN_SHARD_NAME_BYTES]; /* "model-00001-of-00085.safetensors" */
