@@ -39,17 +39,6 @@ float qn_f16_to_f32(uint16_t bits)
     return value;
 }
 
-uint16_t qn_f32_to_bf16(float value)
-{
-    uint32_t word;
-    memcpy(&word, &value, sizeof word);
-    if ((word & 0x7FFFFFFFu) > 0x7F800000u)
-        return (uint16_t)(word >> 16 | 0x40); /* rounding could carry a NaN into infinity */
-    /* half of the cut-off part less one, plus the last kept bit: ties go to even; overflow carries into infinity */
-    word += 0x7FFFu + (word >> 16 & 1);
-    return (uint16_t)(word >> 16);
-}
-
 float qn_e2m1_value(unsigned code)
 {
     static const float magnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};

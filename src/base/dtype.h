@@ -4,6 +4,7 @@
 #ifndef QN_BASE_DTYPE_H
 #define QN_BASE_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -22,10 +23,9 @@ typedef enum qn_dtype {
 const char *qn_dtype_name(qn_dtype dtype); /* as safetensors spells it: "BF16"; MXFP4: "MXFP4" */
 size_t qn_dtype_bits(qn_dtype dtype);      /* per element; MXFP4: 4, the scales not counted */
 
-float qn_f16_to_f32(uint16_t bits);   /* exact, subnormals, infinities and NaN included */
-uint16_t qn_f32_to_bf16(float value); /* to nearest, ties to even; NaN stays NaN (quiet) */
-float qn_e2m1_value(unsigned code);   /* code 0..15: 0 .5 1 1.5 2 3 4 6, bit 3 the sign */
-float qn_e8m0_value(unsigned scale);  /* 2^(scale - 127); scale 0 is 2^-127; 255 is NaN */
+float qn_f16_to_f32(uint16_t bits);  /* exact, subnormals, infinities and NaN included */
+float qn_e2m1_value(unsigned code);  /* code 0..15: 0 .5 1 1.5 2 3 4 6, bit 3 the sign */
+float qn_e8m0_value(unsigned scale); /* 2^(scale - 127); scale 0 is 2^-127; 255 is NaN */
 
 static inline float qn_bf16_to_f32(uint16_t bits)
 {
@@ -33,6 +33,17 @@ static inline float qn_bf16_to_f32(uint16_t bits)
     float value;
     memcpy(&value, &word, sizeof value);
     return value;
+}
+
+/* To nearest, ties to even; NaN stays NaN (quiet). */
+static inline uint16_t qn_f32_to_bf16(float value)
+{
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    bool nan = (word & 0x7FFFFFFFu) > 0x7F800000u; /* rounding could carry it into infinity */
+    /* half of the cut-off part less one, plus the last kept bit: ties go to even; overflow carries into infinity */
+    uint32_t rounded = word + (0x7FFFu + (word >> 16 & 1));
+    return (uint16_t)((nan ? word | 0x400000u : rounded) >> 16);
 }
 
 #endif
