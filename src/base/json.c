@@ -101,6 +101,44 @@ qn_status qn_json_parse_file(const char *path, size_t limit_bytes, json_t **out,
     return status;
 }
 
+/* json_dumps, which like the lexer leaves out bytes when its buffer cannot grow. NULL when out of memory. */
+static char *dump(const json_t *value, size_t flags)
+{
+    allocation_failed = false;
+    char *text = json_dumps(value, flags | JSON_INDENT(2) | JSON_ENCODE_ANY);
+    if (!allocation_failed)
+        return text;
+    qn_free(text);
+    return NULL;
+}
+
+/* One precision holds for a whole document: 15 digits unless some number is another one then. */
+static char *dump_shortest(const json_t *value, size_t flags)
+{
+    char *text = dump(value, flags | JSON_REAL_PRECISION(15));
+    json_t *again = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+    bool known = text && !allocation_failed, exact = known && json_equal(value, again);
+    json_decref(again);
+    if (exact)
+        return text;
+    qn_free(text);
+    return known ? dump(value, flags | JSON_REAL_PRECISION(17)) : NULL;
+}
+
+qn_status qn_json_text(const json_t *value, bool sort_keys, const char *what, char **out, qn_error *err)
+{
+    char *text = dump_shortest(value, sort_keys ? JSON_SORT_KEYS : 0);
+    size_t bytes = text ? strlen(text) : 0;
+    char *ended = text ? qn_realloc(text, bytes + 2, 1) : NULL;
+    if (!ended) {
+        qn_free(text);
+        return qn_fail_memory(err, what, bytes + 2);
+    }
+    memcpy(ended + bytes, "\n", 2);
+    *out = ended;
+    return QN_OK;
+}
+
 const char *qn_json_type_name(const json_t *value)
 {
     switch (json_typeof(value)) {

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "base/json.h"
+#include "base/memory.h"
 
 static qn_status parse(const char *text, json_t **out, qn_error *err)
 {
@@ -190,6 +191,52 @@ static void test_every_failed_allocation_is_an_error(void **state)
     assert_true(failures > 10);
 }
 
+static void check_text(const char *text, const char *expected)
+{
+    json_t *value = NULL, *again = NULL;
+    qn_error err;
+    char *written = NULL;
+    assert_int_equal(qn_json_parse(text, strlen(text), "doc", &value, &err), QN_OK);
+    assert_int_equal(qn_json_text(value, false, "doc", &written, &err), QN_OK);
+    if (expected)
+        assert_string_equal(written, expected);
+    assert_int_equal(qn_json_parse(written, strlen(written), "again", &again, &err), QN_OK);
+    assert_true(json_equal(value, again));
+    json_decref(again);
+    json_decref(value);
+    qn_free(written);
+}
+
+static void test_numbers_stay_short_and_exact(void **state)
+{
+    (void)state;
+    check_text("{\"z\":1e-05,\"a\":[0.1,2.5,-3.0e300],\"s\":\"\\u0000\u00e9\"}",
+               "{\n  \"z\": 1e-5,\n  \"a\": [\n    0.1,\n    2.5,\n    -3e300\n  ],\n  \"s\": \"\\u0000\u00e9\"\n}\n");
+    check_text("[0.1, 0.30000000000000004, 5e-324]", NULL);
+    check_text("7", "7\n");
+}
+
+static void test_text_or_an_error_when_memory_is_short(void **state)
+{
+    (void)state;
+    json_t *value = json_pack("{s:f, s:[s, i]}", "rms_norm_eps", 1e-05, "list", "a string", 3);
+    qn_status status = QN_RESOURCE;
+    for (long nth = 1; status != QN_OK; nth++) {
+        char *text = NULL;
+        qn_error err;
+        qn_fault_arm(QN_FAULT_ALLOC, nth);
+        status = qn_json_text(value, false, "doc", &text, &err);
+        qn_fault_disarm();
+        if (status == QN_OK)
+            assert_string_equal(text,
+                                "{\n  \"rms_norm_eps\": 1e-5,\n  \"list\": [\n    \"a string\",\n    3\n  ]\n}\n");
+        else
+            assert_int_equal(status, QN_RESOURCE);
+        qn_free(text);
+    }
+    json_decref(value);
+}
+
 int main(void)
 {
     qn_json_init();
@@ -203,6 +250,8 @@ int main(void)
         cmocka_unit_test(test_column_counts_characters_on_its_line),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_every_failed_allocation_is_an_error),
+        cmocka_unit_test(test_numbers_stay_short_and_exact),
+        cmocka_unit_test(test_text_or_an_error_when_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
