@@ -156,6 +156,17 @@ static void gate_and_up(void *context, size_t item, size_t worker)
         m->step->kernels->silu_multiply(gate[r], gate[r], up[r], last - first);
 }
 
+static void observe_experts(const mlp *m)
+{
+    const qn_observer *observer = m->step->observer;
+    const qn_workspace *ws = m->step->ws;
+    if (!m->weights->is_sparse || !observer || !observer->observe_experts)
+        return;
+    const qn_expert_inputs inputs = {
+        .in = ws->h.data, .first = ws->expert_first, .row = ws->pair_row, .products = ws->activations};
+    observer->observe_experts(observer->context, m->layer, &inputs);
+}
+
 /* Rows of activations, the routed experts' first. */
 static void pack_activations(void *context, size_t batch, size_t worker)
 {
@@ -227,6 +238,7 @@ void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
     prepare_packed(&m);
     qn_for_rows(step->pool, step->rows, pack_input, &m);
     qn_pool_run(step->pool, lay_out_items(&m), gate_and_up, &m);
+    observe_experts(&m);
     size_t activations = m.pairs + (weights->dense.count > 0 ? step->rows : 0);
     qn_for_rows(step->pool, qn_ceil_div(activations, PACK_BATCH), pack_activations, &m);
     m.tile = qn_tile_outputs(step->pool, hidden, qn_matrix_row_bytes(step->ws->groups[0].down));

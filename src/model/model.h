@@ -66,10 +66,20 @@ typedef enum qn_observed {
     QN_OBSERVE_ROUTER_MARGIN   /* float, width 1 */
 } qn_observed;
 
+/* What enters a layer's routed experts, in float32 before any rounding to BF16. A pair is a row and an expert that it
+ * takes: pairs of expert e are [first[e], first[e + 1]), rows ascending within. */
+typedef struct qn_expert_inputs {
+    const float *in;       /* [rows, hidden_size]: of gate and up; an expert takes those of its pairs' rows */
+    const size_t *first;   /* [n_routed_experts + 1] */
+    const int32_t *row;    /* [pairs] */
+    const float *products; /* [pairs, moe_intermediate_size]: of down: silu(gate) * up, without the router's weight */
+} qn_expert_inputs;
+
+/* Either function may be NULL. layer: num_hidden_layers for the MTP layer (its HIDDEN is before shared_head.norm). */
 typedef struct qn_observer {
     void *context;
-    /* layer: num_hidden_layers for the MTP layer (its HIDDEN is before shared_head.norm) */
     void (*observe)(void *context, qn_observed what, size_t layer, const void *data, size_t rows, size_t width);
+    void (*observe_experts)(void *context, size_t layer, const qn_expert_inputs *inputs); /* after ROUTER_MARGIN */
 } qn_observer;
 
 /* hidden [rows, hidden_size]: the output of the final norm, rows of the segments in order. Fails with QN_FAILED, naming

@@ -50,6 +50,6 @@ qn_status qn_step_status(const qn_step *step, size_t layer, qn_error *err)
 
 void qn_step_observe(const qn_step *step, qn_observed what, size_t layer, const void *data, size_t width)
 {
-    if (step->observer)
+    if (step->observer && step->observer->observe)
         step->observer->observe(step->observer->context, what, layer, data, step->rows, width);
 }
