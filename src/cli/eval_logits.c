@@ -1,14 +1,10 @@
 /* `quern eval logits`: what the model computes for given tokens, for comparison with references (engine/dump.h). */
-#include <dirent.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/eval.h"
+#include "cli/eval_output.h"
 #include "engine/dump.h"
 
 enum { IDS_LIMIT_BYTES = 64 << 20 };
@@ -78,44 +74,6 @@ static qn_status read_ids(const char *path, int32_t **ids, size_t *count, qn_err
     return status;
 }
 
-/* The same file, by whatever path? Not when one of them is not there. */
-static bool same_file(const char *a, const char *b)
-{
-    struct stat one, other;
-    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
-
-static qn_status fail_input(const char *out, qn_error *err)
-{
-    return qn_fail_field(err, QN_USAGE, "out", "--out: %s is an input of this command: name another file", out);
-}
-
-/* The output must not replace what is being read: the ids, or a file of the model. A folder that cannot be listed is
- * left to the engine, which tells what is wrong with it. */
-static qn_status check_out(const arguments *a, qn_error *err)
-{
-    const char *model_dir = a->table.argument[0];
-    if (same_file(a->out, a->ids)) {
-        return fail_input(a->out, err);
-    }
-    DIR *folder = opendir(model_dir);
-    if (folder == NULL) {
-        return QN_OK;
-    }
-    qn_status status = QN_OK;
-    for (const struct dirent *entry; status == QN_OK && (entry = readdir(folder)) != NULL;) {
-        char *path = qn_path_join(model_dir, entry->d_name);
-        if (path == NULL) {
-            status = qn_fail_memory(err, model_dir, strlen(model_dir) + strlen(entry->d_name) + 2);
-        } else if (same_file(a->out, path)) {
-            status = fail_input(a->out, err);
-        }
-        qn_free(path);
-    }
-    closedir(folder);
-    return status;
-}
-
 static qn_status run(const arguments *a, qn_error *err)
 {
     qn_engine_options options;
@@ -127,7 +85,7 @@ static qn_status run(const arguments *a, qn_error *err)
     }
     qn_status status = qn_engine_flags_options(&a->engine, &a->table, &options, err);
     if (status == QN_OK) {
-        status = check_out(a, err);
+        status = qn_check_output("out", a->out, a->table.argument[0], a->ids, err);
     }
     if (status == QN_OK) {
         status = read_ids(a->ids, &ids, &count, err);
