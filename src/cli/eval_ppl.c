@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/eval.h"
+#include "cli/eval_output.h"
 #include "cli/eval_text.h"
 #include "engine/perplexity.h"
 
@@ -13,12 +14,19 @@ typedef struct arguments {
     qn_option_table table;
     qn_engine_flags engine;
     qn_eval_text_flags text;
+    const char *collect;
     bool json;
 } arguments;
 
 static void add_options(arguments *a)
 {
     const qn_option own[] = {
+        {.name = "collect",
+         .kind = QN_OPTION_STRING,
+         .value = &a->collect,
+         .value_name = "FILE",
+         .help = "also gathers the second moments of what enters the routed experts, for `quern convert --importance`, "
+                 "and writes them to this safetensors file"},
         {.name = "json", .kind = QN_OPTION_FLAG, .value = &a->json, .help = "prints one JSON object"},
     };
     qn_eval_text_flags_add(&a->text, &a->table);
@@ -42,18 +50,35 @@ static qn_status print_result(const arguments *a, const qn_perplexity *p, size_t
     return failed ? qn_fail(err, QN_RESOURCE, "--json: the result could not be written: no memory") : QN_OK;
 }
 
-static qn_status measure(const arguments *a, qn_engine *engine, const char *text, size_t bytes, qn_error *err)
+static qn_status measure_tokens(const arguments *a, qn_engine *engine, const qn_tokens *tokens, qn_error *err)
 {
-    qn_tokens tokens = {0};
     qn_perplexity perplexity;
+    qn_collect *collect = NULL;
     size_t context = qn_eval_context(&a->text, qn_engine_max_model_len(engine));
     size_t stride = qn_eval_stride(&a->text, context);
-    qn_status status = qn_tokenizer_encode(qn_engine_tokenizer(engine), text, bytes, NULL, 0, &tokens, err);
+    qn_status status = QN_OK;
+    if (a->collect != NULL) {
+        status = qn_collect_new(engine, context, a->collect, &collect, err);
+    }
     if (status == QN_OK) {
-        status = qn_measure_perplexity(engine, tokens.ids, tokens.count, context, stride, &perplexity, err);
+        status = qn_measure_perplexity(engine, tokens->ids, tokens->count, context, stride, collect, &perplexity, err);
+    }
+    if (status == QN_OK && collect != NULL) {
+        status = qn_collect_finish(collect, err);
     }
     if (status == QN_OK) {
         status = print_result(a, &perplexity, context, stride, err);
+    }
+    qn_collect_free(collect);
+    return status;
+}
+
+static qn_status measure(const arguments *a, qn_engine *engine, const char *text, size_t bytes, qn_error *err)
+{
+    qn_tokens tokens = {0};
+    qn_status status = qn_tokenizer_encode(qn_engine_tokenizer(engine), text, bytes, NULL, 0, &tokens, err);
+    if (status == QN_OK) {
+        status = measure_tokens(a, engine, &tokens, err);
     }
     qn_tokens_free(&tokens);
     return status;
@@ -66,6 +91,9 @@ static qn_status run(const arguments *a, qn_error *err)
     char *text = NULL;
     size_t bytes = 0;
     qn_status status = qn_engine_flags_options(&a->engine, &a->table, &options, err);
+    if (status == QN_OK && a->collect != NULL) {
+        status = qn_check_output("collect", a->collect, a->table.argument[0], a->text.text, err);
+    }
     if (status == QN_OK) {
         status = qn_eval_text_read(&a->text, &text, &bytes, err);
     }

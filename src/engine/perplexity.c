@@ -8,6 +8,7 @@
 typedef struct scorer {
     const int32_t *ids; /* of the window */
     size_t count, vocab;
+    qn_collect *collect; /* NULL: not wanted */
     double sum;
     size_t scored;
 } scorer;
@@ -37,11 +38,20 @@ static qn_status score(void *context, size_t position, const float *logits, qn_e
     return QN_OK;
 }
 
-static qn_status run_windows(qn_engine *engine, const int32_t *ids, qn_windows *windows, qn_perplexity *out,
-                             qn_error *err)
+static qn_status hand_on(void *context, size_t start, size_t count, const float *hidden, qn_error *err)
 {
-    scorer s = {.vocab = engine->config->vocab_size};
-    qn_row_sink sink = {.context = &s, .on_logits = score};
+    (void)err;
+    const scorer *s = context;
+    qn_collect_hidden(s->collect, start, count, hidden);
+    return QN_OK;
+}
+
+static qn_status run_windows(qn_engine *engine, const int32_t *ids, qn_windows *windows, qn_collect *collect,
+                             qn_perplexity *out, qn_error *err)
+{
+    scorer s = {.vocab = engine->config->vocab_size, .collect = collect};
+    qn_row_sink sink = {.context = &s, .on_hidden = collect != NULL ? hand_on : NULL, .on_logits = score};
+    const qn_observer observer = collect != NULL ? qn_collect_observer(collect) : (qn_observer){.context = NULL};
     uint64_t done = 0;
     qn_status status = QN_OK;
     qn_progress progress;
@@ -50,7 +60,13 @@ static qn_status run_windows(qn_engine *engine, const int32_t *ids, qn_windows *
         s.ids = ids + window.begin;
         s.count = window.count;
         sink.first_logits = window.first_row;
-        status = qn_pass(engine, s.ids, s.count, NULL, &sink, &progress, &done, err);
+        if (collect != NULL) {
+            qn_collect_window(collect, &window);
+        }
+        status = qn_pass(engine, s.ids, s.count, collect != NULL ? &observer : NULL, &sink, &progress, &done, err);
+        if (status == QN_OK && collect != NULL) {
+            status = qn_collect_mtp(collect, s.ids, err);
+        }
         out->windows++;
     }
     qn_progress_finish(&progress);
@@ -61,7 +77,7 @@ static qn_status run_windows(qn_engine *engine, const int32_t *ids, qn_windows *
 }
 
 qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t count, size_t context, size_t stride,
-                                qn_perplexity *out, qn_error *err)
+                                qn_collect *collect, qn_perplexity *out, qn_error *err)
 {
     qn_windows windows;
     qn_status status = qn_windows_start(count, context, stride, engine->max_model_len, &windows, err);
@@ -73,7 +89,7 @@ qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t co
     }
     *out = (qn_perplexity){.tokens = count};
     qn_turnstile_enter(&engine->turnstile, NULL, NULL);
-    status = run_windows(engine, ids, &windows, out, err);
+    status = run_windows(engine, ids, &windows, collect, out, err);
     qn_turnstile_leave(&engine->turnstile);
     return status;
 }

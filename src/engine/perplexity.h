@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "engine/collect.h"
 #include "engine/engine.h"
 
 typedef struct qn_perplexity {
@@ -16,9 +17,10 @@ typedef struct qn_perplexity {
     double perplexity;
 } qn_perplexity;
 
-/* count, context and stride as qn_windows_start wants them, context at most max_model_len. Takes the engine's turn; a
- * progress bar on a terminal. */
+/* count, context and stride as qn_windows_start wants them, context at most max_model_len. collect, made for this
+ * engine and this context, takes what enters the experts; NULL: nothing does. Takes the engine's turn; shows progress.
+ */
 qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t count, size_t context, size_t stride,
-                                qn_perplexity *out, qn_error *err);
+                                qn_collect *collect, qn_perplexity *out, qn_error *err);
 
 #endif

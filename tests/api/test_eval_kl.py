@@ -10,7 +10,7 @@ from test_eval import TEXT, dump, nll_of, perplexity
 
 
 def rewrite_weights(source, target, edit):
-    """Copies a model's folder with edit(name, dtype, shape, bytes) -> (shape, bytes) of every tensor."""
+    """Copies a model's folder with edit(name, dtype, shape, bytes) -> (shape, bytes) of every tensor; None drops it."""
     target.mkdir()
     for path in source.iterdir():
         if path.is_file() and path.name != "model.safetensors":
@@ -21,7 +21,10 @@ def rewrite_weights(source, target, edit):
     for name, entry in json.loads(data[8:8 + length]).items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
-            shape, content = edit(name, entry["dtype"], entry["shape"], data[8 + length + begin:8 + length + end])
+            edited = edit(name, entry["dtype"], entry["shape"], data[8 + length + begin:8 + length + end])
+            if edited is None:
+                continue
+            shape, content = edited
             header[name] = {"dtype": entry["dtype"], "shape": shape,
                             "data_offsets": [len(out), len(out) + len(content)]}
             out += content

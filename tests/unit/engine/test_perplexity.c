@@ -34,7 +34,7 @@ static qn_perplexity measure(qn_engine *engine, size_t count, size_t context, si
 {
     qn_perplexity p;
     qn_error err;
-    if (qn_measure_perplexity(engine, ids, count, context, stride, &p, &err) != QN_OK) {
+    if (qn_measure_perplexity(engine, ids, count, context, stride, NULL, &p, &err) != QN_OK) {
         fail_msg("%s", err.message);
     }
     assert_int_equal(p.scored, count - 1);
@@ -75,13 +75,13 @@ static void refuses_what_cannot_be(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         qn_perplexity p;
         qn_error err;
-        qn_status status = qn_measure_perplexity(engine, ids, bad[i][0], bad[i][1], bad[i][2], &p, &err);
+        qn_status status = qn_measure_perplexity(engine, ids, bad[i][0], bad[i][1], bad[i][2], NULL, &p, &err);
         assert_true(status == QN_USAGE || status == QN_BAD_INPUT);
     }
     ids[3] = 1536;
     qn_perplexity p;
     qn_error err;
-    assert_int_equal(qn_measure_perplexity(engine, ids, 10, 10, 5, &p, &err), QN_USAGE);
+    assert_int_equal(qn_measure_perplexity(engine, ids, 10, 10, 5, NULL, &p, &err), QN_USAGE);
     qn_engine_close(engine);
 }
 
@@ -93,7 +93,7 @@ static void every_allocation_may_fail(void **state)
         qn_perplexity p;
         qn_error err;
         qn_fault_arm(QN_FAULT_ALLOC, n);
-        qn_status status = qn_measure_perplexity(engine, ids, 20, 10, 5, &p, &err);
+        qn_status status = qn_measure_perplexity(engine, ids, 20, 10, 5, NULL, &p, &err);
         qn_fault_disarm();
         if (status == QN_OK) {
             assert_true(n > 1);
