@@ -27,6 +27,22 @@ enum {
     QN_MATMUL_MAX_ROWS = 64  /* rows of one matmul call */
 };
 
+/* How an MXFP4 block gets its scale 2^(byte - 127). With E = floor(log2(largest magnitude)), the byte of the OCP MX
+ * rule (v1.0, 6.3) is max(E - 2 + 127, 0).
+ *
+ * QN_SCALE_LEAST_ERROR takes the byte of the smallest sum over j of importance_j * (x_j - q_j)^2 of all bytes from 2 to
+ * 252, q_j being x_j as rounded and scaled. The OCP byte wins ties, then the larger byte. Of larger bytes only the next
+ * one can win: up to the block's largest magnitude, the values that a byte further up offers are some of those that it
+ * offers. Of smaller bytes only the previous one can win where all importances are equal: one more step down costs the
+ * largest value alone more (2.5^2 of the OCP scale, squared) than the other 31 can gain (0.25^2 each). Uneven
+ * importance can drive the scale further down.
+ * Bytes 0 and 1 are left out since they count as zero in dot products; the byte 2 is then the one tried in place of the
+ * OCP byte. A block of zeros has the byte 0 in both rules. The sums are float32, in units of the OCP scale: an error
+ * below about 2^-75 of it counts as none. */
+typedef enum qn_scale_rule { QN_SCALE_LEAST_ERROR, QN_SCALE_OCP } qn_scale_rule;
+
+#define QN_ALL_FINITE ((size_t)-1)
+
 typedef struct qn_kernels {
     const char *name;  /* as QUERN_ISA spells it */
     qn_dtype kv_dtype; /* of cached rows: F32 (scalar) or BF16 */
@@ -74,6 +90,16 @@ typedef struct qn_kernels {
     void (*silu_multiply)(float *out, const float *gate, const float *up, size_t count);
     /* y[i] += a * x[i], fused. */
     void (*axpy)(float *y, float a, const float *x, size_t count);
+
+    /* MXFP4 encoder: x [blocks * 32] float32 -> codes [blocks * 16] (E2M1, the low nibble is the even element) and
+     * scales [blocks]. Elements are rounded to nearest, ties to the even code, saturating at 6 times the scale; zeros
+     * keep their sign. importance [blocks * 32] weighs the squared errors (see qn_scale_rule): finite, >= 0, largest of
+     * a block below 2^100; NULL: all equal. Only ratios within a block matter, as long as none of the products
+     * underflows. QN_SCALE_OCP does not read it.
+     * Returns QN_ALL_FINITE, or the index in x of the first NaN or infinity: nothing of its block and of those behind
+     * it is written then. Every table gives the same bits. */
+    size_t (*quantise_mxfp4)(uint8_t *codes, uint8_t *scales, const float *x, const float *importance, size_t blocks,
+                             qn_scale_rule rule);
 } qn_kernels;
 
 /* All tables of this build, best first, scalar last; `supported`: this CPU can run it. */

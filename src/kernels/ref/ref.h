@@ -42,4 +42,7 @@ void qn_ref_rms_norm(float *out, const float *x, const float *weight, size_t cou
 void qn_ref_silu_multiply(float *out, const float *gate, const float *up, size_t count);
 void qn_ref_axpy(float *y, float a, const float *x, size_t count);
 
+size_t qn_ref_quantise_mxfp4(uint8_t *codes, uint8_t *scales, const float *x, const float *importance, size_t blocks,
+                             qn_scale_rule rule);
+
 #endif

@@ -16,4 +16,5 @@ const qn_kernels qn_kernels_scalar = {
     .rms_norm = qn_ref_rms_norm,
     .silu_multiply = qn_ref_silu_multiply,
     .axpy = qn_ref_axpy,
+    .quantise_mxfp4 = qn_ref_quantise_mxfp4,
 };

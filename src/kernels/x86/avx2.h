@@ -39,4 +39,7 @@ void qn_avx2_rms_norm(float *out, const float *x, const float *weight, size_t co
 void qn_avx2_silu_multiply(float *out, const float *gate, const float *up, size_t count);
 void qn_avx2_axpy(float *y, float a, const float *x, size_t count);
 
+size_t qn_avx2_quantise_mxfp4(uint8_t *codes, uint8_t *scales, const float *x, const float *importance, size_t blocks,
+                              qn_scale_rule rule);
+
 #endif

@@ -16,4 +16,5 @@ const qn_kernels qn_kernels_avx512bf16 = {
     .rms_norm = qn_avx2_rms_norm,
     .silu_multiply = qn_avx2_silu_multiply,
     .axpy = qn_avx2_axpy,
+    .quantise_mxfp4 = qn_avx2_quantise_mxfp4,
 };
