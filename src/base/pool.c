@@ -198,8 +198,7 @@ size_t qn_pool_threads(const qn_pool *pool)
     return pool->threads;
 }
 
-/* The CPUs this process may run on; 1 when the system does not tell. */
-static size_t allowed_cpus(void)
+size_t qn_cpu_count(void)
 {
     for (int cpus = CPU_SETSIZE; cpus <= LARGEST_CPU_SET; cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
@@ -246,7 +245,7 @@ qn_status qn_pool_new(size_t threads, qn_pool **out, qn_error *err)
     if (threads > QN_POOL_MAX_THREADS)
         return qn_fail(err, QN_USAGE, "compute pool: %zu threads asked for: use at most %d", threads,
                        QN_POOL_MAX_THREADS);
-    size_t cpus = allowed_cpus();
+    size_t cpus = qn_cpu_count();
     if (threads == 0)
         threads = cpus < QN_POOL_MAX_THREADS ? cpus : QN_POOL_MAX_THREADS;
     qn_pool *pool = qn_alloc_aligned(1, sizeof *pool);

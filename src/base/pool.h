@@ -14,6 +14,9 @@ typedef struct qn_pool qn_pool;
 
 enum { QN_POOL_MAX_THREADS = 1024 };
 
+/* The CPUs this process may run on; 1 when the system does not tell. */
+size_t qn_cpu_count(void);
+
 /* threads: 1..QN_POOL_MAX_THREADS; 0: as many as the CPUs this process may run on. */
 qn_status qn_pool_new(size_t threads, qn_pool **out, qn_error *err);
 void qn_pool_free(qn_pool *pool); /* NULL is fine; joins the threads */
