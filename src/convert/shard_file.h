@@ -17,18 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_writer.h"
 
 enum { QN_SHARD_DATA_ALIGNMENT = 4096 };
-
-typedef struct qn_shard_tensor {
-    const char *name; /* borrowed until qn_shard_file_close */
-    qn_dtype dtype;
-    size_t dims, shape[QN_TENSOR_MAX_DIMS];
-} qn_shard_tensor;
 
 typedef struct qn_shard_file qn_shard_file;
 
@@ -36,16 +29,21 @@ typedef struct qn_shard_file qn_shard_file;
  * is QN_BAD_INPUT: it is not of this conversion, or damaged. *done false and QN_OK: not there. */
 qn_status qn_shard_file_done(const char *dst, const char *name, bool *done, qn_error *err);
 
+/* The folder of the state below a destination, and a file's place in it: "DST/.quern-convert/NAME.part". NULL when out
+ * of memory; released with qn_free. */
+#define QN_CONVERT_FOLDER ".quern-convert"
+char *qn_convert_state_path(const char *dst, const char *name, const char *suffix);
+
 /* Opens or makes the part, its space allocated (QN_RESOURCE when the disk lacks it). A part with another header than
  * the one that follows from `tensors` is made anew. The caller holds the file's lock. */
-qn_status qn_shard_file_open(const char *dst, const char *name, const qn_shard_tensor *tensors, size_t count,
+qn_status qn_shard_file_open(const char *dst, const char *name, const qn_tensor_declaration *tensors, size_t count,
                              qn_shard_file **out, qn_error *err);
 void qn_shard_file_close(qn_shard_file *file); /* leaves what is on disk as it is; NULL is fine */
 
 uint64_t qn_shard_file_tensor_bytes(const qn_shard_file *file, size_t tensor);
 
 /* Was it journalled before, or committed since? */
-bool qn_shard_file_has(const qn_shard_file *file, size_t tensor);
+bool qn_shard_file_has(qn_shard_file *file, size_t tensor);
 /* Reads back a journalled tensor, with `buffer` to work in; *same: its bytes have its hash. One that has not is
  * forgotten: it must be written anew. */
 qn_status qn_shard_file_check(qn_shard_file *file, size_t tensor, void *buffer, size_t buffer_bytes, bool *same,

@@ -187,10 +187,10 @@ static qn_status fail_missing(const qn_source *source, const char *name, qn_erro
 /* Expert and projection of a layer that keeps them in two tensors, which the name tells. */
 static qn_status find_fused(qn_source *source, qn_source_tensor *t, qn_error *err)
 {
-    const char *experts = strstr(t->name, ".experts."), *projection = strrchr(t->name, '.');
+    const char *experts = strstr(t->name, ".experts.");
+    assert(experts); /* the catalogue's names of experts have it */
     size_t prefix_bytes = (size_t)(experts - t->name) + strlen(".experts");
     char stored[QN_TENSOR_NAME_BYTES + 1];
-    assert(experts && projection);
     bool down = strstr(experts, ".down_proj.") != NULL;
     snprintf(stored, sizeof stored, "%.*s.%s", (int)prefix_bytes, t->name, down ? "down_proj" : "gate_up_proj");
     t->file = file_of(source, stored);
