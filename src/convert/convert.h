@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/error.h"
 #include "kernels/kernels.h"
@@ -26,6 +27,7 @@ typedef struct qn_convert_options {
     qn_scale_rule rule;
     const char *importance; /* file of input second moments, or NULL */
     bool allow_lossy_source, watch, delete_source_shards;
+    FILE *progress_json;     /* gets progress as JSON lines (base/progress.h); NULL: as people want it */
     const atomic_bool *stop; /* set by a signal's handler: stop at the next tensor; may be NULL */
 } qn_convert_options;
 

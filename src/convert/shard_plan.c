@@ -29,15 +29,15 @@ static bool is_expert(const qn_source_tensor *t)
     return t->expert != QN_NO_INDEX;
 }
 
-static uint64_t bytes_as_stored(const qn_source_tensor *t)
+uint64_t qn_planned_source_bytes(const qn_source_tensor *t)
 {
     return elements(t) * (qn_dtype_bits(t->dtype) / 8);
 }
 
 /* Codes of half a byte and a scale a block. */
-static uint64_t bytes_in_output(const qn_source_tensor *t)
+uint64_t qn_planned_output_bytes(const qn_source_tensor *t)
 {
-    return is_expert(t) ? elements(t) / 2 + elements(t) / QN_MXFP4_BLOCK : bytes_as_stored(t);
+    return is_expert(t) ? elements(t) / 2 + elements(t) / QN_MXFP4_BLOCK : qn_planned_source_bytes(t);
 }
 
 static qn_status add_shard(qn_shard_plan *plan, size_t layer, qn_error *err)
@@ -62,7 +62,7 @@ static qn_status add_tensor(qn_shard_plan *plan, const qn_source *source, size_t
 {
     const qn_source_tensor *t = qn_source_at(source, i);
     size_t layer = is_expert(t) ? t->layer : QN_NO_INDEX;
-    uint64_t bytes = bytes_in_output(t);
+    uint64_t bytes = qn_planned_output_bytes(t);
     qn_planned_shard *last = plan->count > 0 ? &plan->shards[plan->count - 1] : NULL;
     if (!last || last->layer != layer || last->bytes + bytes > limit) {
         qn_status status = add_shard(plan, layer, err);
@@ -73,7 +73,7 @@ static qn_status add_tensor(qn_shard_plan *plan, const qn_source *source, size_t
     plan->tensors[plan->tensor_count++] = i;
     last->count++;
     last->bytes += bytes;
-    last->source_bytes += bytes_as_stored(t);
+    last->source_bytes += qn_planned_source_bytes(t);
     plan->bytes += bytes;
     return QN_OK;
 }

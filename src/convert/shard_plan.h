@@ -29,6 +29,10 @@ typedef struct qn_planned_shard {
     uint64_t source_bytes; /* the same of what is read for it */
 } qn_planned_shard;
 
+/* A tensor's bytes in the source and in the output, with the catalogue's dtypes. */
+uint64_t qn_planned_source_bytes(const qn_source_tensor *tensor);
+uint64_t qn_planned_output_bytes(const qn_source_tensor *tensor);
+
 typedef struct qn_shard_plan qn_shard_plan;
 
 /* QN_BAD_INPUT when experts' columns are no multiple of 32; QN_USAGE when there would be more than QN_MAX_SHARDS files
