@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "checkpoint/manifest_parts.h"
 #include "checkpoint/safetensors.h"
 
 /* Text of a document, and the structures that stand for it. */
@@ -326,5 +324,27 @@ qn_status qn_manifest_entry_write(const qn_manifest_file *file, const char *path
     qn_buffer_char(&text, '\n');
     status = write_text(&text, path, err);
     qn_buffer_free(&text);
+    return status;
+}
+
+qn_status qn_manifest_read(const char *path, qn_manifest **out, qn_error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    qn_status status = qn_file_read(path, QN_MANIFEST_LIMIT_BYTES, &text, &bytes, err);
+    if (status == QN_OK)
+        status = qn_manifest_parse(text, bytes, path, out, err);
+    qn_free(text);
+    return status;
+}
+
+qn_status qn_manifest_entry_read(const char *path, qn_manifest *into, qn_error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    qn_status status = qn_file_read(path, QN_MANIFEST_LIMIT_BYTES, &text, &bytes, err);
+    if (status == QN_OK)
+        status = qn_manifest_entry_parse(text, bytes, path, into, err);
+    qn_free(text);
     return status;
 }

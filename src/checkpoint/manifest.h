@@ -19,6 +19,7 @@
 #ifndef QN_CHECKPOINT_MANIFEST_H
 #define QN_CHECKPOINT_MANIFEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,6 +50,11 @@ typedef struct qn_manifest_file {
     const qn_manifest_tensor *tensors; /* of weights: those in the file, in order of their data; else NULL */
     size_t tensor_count;
 } qn_manifest_file;
+
+/* What is wrong with the name of a file, with or without tensors, for a manifest; NULL when nothing is. And whether a
+ * tensor's name is one. */
+const char *qn_manifest_check_file(const char *name, bool weights);
+bool qn_manifest_check_tensor(const char *name);
 
 typedef struct qn_manifest qn_manifest;
 

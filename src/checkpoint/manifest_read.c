@@ -2,11 +2,9 @@
  * change what the others mean, and a verification that skips it would promise too much. */
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/manifest_parts.h"
 
 typedef struct reader {
     const char *what;
@@ -168,17 +166,6 @@ qn_status qn_manifest_parse(const char *text, size_t bytes, const char *what, qn
     return QN_OK;
 }
 
-qn_status qn_manifest_read(const char *path, qn_manifest **out, qn_error *err)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    qn_status status = qn_file_read(path, QN_MANIFEST_LIMIT_BYTES, &text, &bytes, err);
-    if (status == QN_OK)
-        status = qn_manifest_parse(text, bytes, path, out, err);
-    qn_free(text);
-    return status;
-}
-
 qn_status qn_manifest_entry_parse(const char *text, size_t bytes, const char *what, qn_manifest *into, qn_error *err)
 {
     reader r = {.what = what, .err = err};
@@ -187,16 +174,5 @@ qn_status qn_manifest_entry_parse(const char *text, size_t bytes, const char *wh
     if (status == QN_OK)
         status = read_file(&r, root, into);
     json_decref(root);
-    return status;
-}
-
-qn_status qn_manifest_entry_read(const char *path, qn_manifest *into, qn_error *err)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    qn_status status = qn_file_read(path, QN_MANIFEST_LIMIT_BYTES, &text, &bytes, err);
-    if (status == QN_OK)
-        status = qn_manifest_entry_parse(text, bytes, path, into, err);
-    qn_free(text);
     return status;
 }
