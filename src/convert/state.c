@@ -149,20 +149,46 @@ qn_status qn_state_lock_file(const char *dst, const char *name, qn_file_lock **o
     return status;
 }
 
-/* The folder is flat: whatever else someone put there is not removed, and then neither is the folder. */
-qn_status qn_state_remove(const char *dst, qn_error *err)
+bool qn_state_exists(const char *dst)
 {
-    char *folder = qn_path_join(dst, QN_CONVERT_FOLDER);
-    if (!folder)
-        return qn_fail_memory(err, dst, strlen(dst));
+    char *path = qn_path_join(dst, QN_CONVERT_FOLDER);
+    bool exists = !path || access(path, F_OK) == 0;
+    qn_free(path);
+    return exists;
+}
+
+/* The folder is flat: whatever else someone put there is not removed, and then neither is the folder. */
+static qn_status remove_folder(const char *folder, qn_error *err)
+{
     DIR *dir = opendir(folder);
     for (struct dirent *at = dir ? readdir(dir) : NULL; at; at = readdir(dir))
         unlinkat(dirfd(dir), at->d_name, 0);
     if (dir)
         closedir(dir);
     int code = qn_fault_hit(QN_FAULT_WRITE) ? EIO : rmdir(folder) == 0 ? 0 : errno;
-    qn_status status = code == 0 || code == ENOENT ? QN_OK : qn_fail_errno(err, folder, "remove", code);
+    return code == 0 || code == ENOENT ? QN_OK : qn_fail_errno(err, folder, "remove", code);
+}
+
+static qn_status move_and_remove(const char *folder, const char *old, qn_error *err)
+{
+    qn_status status = remove_folder(old, err); /* which an earlier run may have left */
+    if (status != QN_OK)
+        return status;
+    int code = qn_fault_hit(QN_FAULT_WRITE) ? EIO : rename(folder, old) == 0 ? 0 : errno;
+    if (code == ENOENT)
+        return QN_OK;
+    if (code != 0)
+        return qn_fail_errno(err, folder, "remove", code);
+    status = remove_folder(old, err);
     qn_sync_folder_of(folder);
+    return status;
+}
+
+qn_status qn_state_remove(const char *dst, qn_error *err)
+{
+    char *folder = qn_path_join(dst, QN_CONVERT_FOLDER), *old = qn_path_join(dst, QN_CONVERT_FOLDER ".old");
+    qn_status status = folder && old ? move_and_remove(folder, old, err) : qn_fail_memory(err, dst, strlen(dst));
+    qn_free(old);
     qn_free(folder);
     return status;
 }

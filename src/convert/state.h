@@ -33,7 +33,11 @@ qn_status qn_state_close_session(const char *dst, const atomic_bool *stop, qn_fi
 qn_status qn_state_lock_file(const char *dst, const char *name, qn_file_lock **out, char holder[QN_LOCK_HOLDER_BYTES],
                              qn_error *err);
 
-/* Removes the folder of the state, with all in it. */
+/* Is the folder of the state there? */
+bool qn_state_exists(const char *dst);
+
+/* Removes the folder of the state, with all in it: at once under another name, so that a run that joins meanwhile makes
+ * its own, and finds everything done. */
 qn_status qn_state_remove(const char *dst, qn_error *err);
 
 #endif
