@@ -180,12 +180,24 @@ static void summarise(measurement *m, qn_divergence *out)
     out->perplexity_b = exp(out->mean_nll_b);
 }
 
-static qn_status allocate(measurement *m, size_t count, qn_error *err)
+/* Each engine has told its own plan as if it were alone. */
+static void tell_memory(const measurement *m, size_t bytes)
 {
-    char text[QN_MEMORY_TEXT_BYTES];
-    size_t bytes = qn_logit_block_bytes(m->a) + qn_logit_block_bytes(m->b) + (count - 1) * sizeof *m->kl;
+    char text[QN_MEMORY_TEXT_BYTES], left[QN_MEMORY_TEXT_BYTES];
+    size_t weights = qn_model_weight_bytes(m->a->model) + qn_model_weight_bytes(m->b->model);
+    size_t available = qn_memory_available("");
     qn_log("memory: comparing takes %s more: logits of %d rows of each model, and a number for each token",
            qn_memory_text(bytes, text), QN_LOGIT_ROWS);
+    if (available > 0 && weights > available) {
+        qn_log("memory: the weights of both models are %s and %s are available: they will be read from disk again and "
+               "again: a larger --max-num-batched-tokens takes fewer turns",
+               qn_memory_text(weights, text), qn_memory_text(available, left));
+    }
+}
+
+static qn_status allocate(measurement *m, size_t count, qn_error *err)
+{
+    tell_memory(m, qn_logit_block_bytes(m->a) + qn_logit_block_bytes(m->b) + (count - 1) * sizeof *m->kl);
     m->kl = qn_alloc(count - 1, sizeof *m->kl);
     if (m->kl == NULL) {
         return qn_fail_memory(err, "the divergence of each token", (count - 1) * sizeof *m->kl);

@@ -175,18 +175,19 @@ static void each_position_counts_once(void **state)
 static void walk_faults(qn_fault_kind kind)
 {
     qn_engine *engine = open_tiny(64, 1);
-    for (long n = 1;; n++) {
+    long seen = 0;
+    for (long n = 1; seen >= n - 1; n++) {
         qn_error err;
         qn_fault_arm(kind, n);
-        qn_status status = try_collect(engine, ids, 20, 10, 5, paths[0], &err);
+        qn_status status = try_collect(engine, ids, 5, 4, 2, paths[0], &err);
+        seen = qn_fault_seen(kind);
         qn_fault_disarm();
-        if (status == QN_OK) {
-            assert_true(n > 1);
-            break;
-        }
-        assert_int_equal(status, QN_RESOURCE);
-        assert_int_equal(access(paths[0], F_OK), -1);
+        /* How much memory is left may stay unknown. */
+        assert_true(status == QN_RESOURCE || status == QN_OK);
+        assert_int_equal(access(paths[0], F_OK), status == QN_OK ? 0 : -1);
+        unlink(paths[0]);
     }
+    assert_true(seen > 3);
     qn_engine_close(engine);
 }
 
