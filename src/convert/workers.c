@@ -16,9 +16,9 @@
 #include "convert/state.h"
 
 enum {
-    MIN_PIECE_BYTES = 1 << 20,
+    MIN_PIECE_BYTES = 512 << 10,
     MAX_PIECE_BYTES = 8 << 20,
-    EXTRA_WORKERS = 4, /* wait for the disk while the others compute */
+    EXTRA_WORKERS = 6, /* wait for the disk while the others compute; a disk wants several requests at a time */
     NAMES_LIMIT_BYTES = 512 << 20
 };
 
@@ -49,7 +49,7 @@ typedef struct crew {
 
 size_t qn_workers_for(size_t threads)
 {
-    return qn_min_size(threads + qn_min_size(threads, EXTRA_WORKERS), QN_POOL_MAX_THREADS);
+    return qn_min_size(threads + EXTRA_WORKERS, QN_POOL_MAX_THREADS);
 }
 
 size_t qn_piece_bytes_for(size_t workers)
