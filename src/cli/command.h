@@ -18,7 +18,7 @@ typedef struct qn_command {
 } qn_command;
 
 extern const qn_command qn_convert_command, qn_run_command, qn_inspect_command, qn_eval_command, qn_serve_command,
-    qn_text_command, qn_bench_command, qn_plan_command;
+    qn_text_command, qn_bench_command, qn_plan_command, qn_synth_command;
 
 /* Prints the error as a line on stderr and returns its exit code. */
 int qn_command_fail(const qn_error *err);

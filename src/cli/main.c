@@ -14,13 +14,12 @@
 
 /* In the order of `quern --help`, up to a NULL. */
 static const qn_command *const commands[] = {
-    &qn_run_command,     &qn_serve_command, &qn_inspect_command,
-    &qn_convert_command, &qn_eval_command,  &qn_text_command,
-    &qn_bench_command,   &qn_plan_command,  NULL,
+    &qn_run_command,  &qn_serve_command, &qn_inspect_command, &qn_convert_command, &qn_eval_command,
+    &qn_text_command, &qn_bench_command, &qn_plan_command,    &qn_synth_command,   NULL,
 };
 
 /* Commands that quern's documents speak of and this version does not have. */
-static const char *const later_commands[] = {"place", "gate", "synth"};
+static const char *const later_commands[] = {"place", "gate"};
 enum { LATER_COUNT = sizeof later_commands / sizeof later_commands[0] };
 
 int qn_command_fail(const qn_error *err)

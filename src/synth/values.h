@@ -13,9 +13,9 @@
  * biases are normal with 0.01, as big as the gap between neighbours in the ranking.
  * - Norms are log-normal around 1 with sigma 0.15, the bias of the indexer's LayerNorm normal with 0.05.
  *
- * A value depends on the seed, the tensor's name and its row and column, on nothing else: a checkpoint with fewer
- * layers, experts or tokens has the very values of the whole one in what it keeps. Only additions, multiplications,
- * divisions and square roots are used, so that every machine gives the same bytes. */
+ * A value depends on the seed, the tensor's name and inputs and its row and column, on nothing else: a checkpoint with
+ * fewer layers, experts or tokens has the very values of the whole one in what it keeps. Only additions,
+ * multiplications, divisions and square roots are used, so that every machine gives the same bytes. */
 #ifndef QN_SYNTH_VALUES_H
 #define QN_SYNTH_VALUES_H
 
