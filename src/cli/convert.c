@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "checkpoint/verify.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "convert/convert.h"
@@ -20,7 +21,7 @@ typedef struct arguments {
     qn_convert_options convert;
     const char *layers;
     size_t max_shard_bytes;
-    bool rtn, json;
+    bool rtn, json, verify;
 } arguments;
 
 static atomic_bool stopped;
@@ -84,6 +85,10 @@ static void add_options(arguments *a)
          .kind = QN_OPTION_FLAG,
          .value = &a->convert.allow_lossy_source,
          .help = "take an FP8 checkpoint, though MXFP4 made from it has a larger error"},
+        {.name = "verify",
+         .kind = QN_OPTION_FLAG,
+         .value = &a->verify,
+         .help = "read a converted folder again, the only argument, and hold every byte against its manifest"},
         {.name = "json", .kind = QN_OPTION_FLAG, .value = &a->json, .help = "progress and result as JSON lines"},
     };
     qn_options_add(&a->table, own, sizeof own / sizeof *own);
@@ -164,21 +169,73 @@ static qn_status convert(arguments *a, qn_error *err)
     return QN_OK;
 }
 
+static qn_status print_verified(const arguments *a, const qn_verify_result *r, qn_error *err)
+{
+    double seconds = (double)r->us / 1e6;
+    if (!a->json) {
+        printf("%s: verified: %zu files with %zu tensors are as they were written; read %.1f MB in %.1f s (%.1f "
+               "MB/s)\n",
+               a->table.argument[0], r->files, r->tensors, (double)r->bytes / 1e6, seconds,
+               seconds > 0 ? (double)r->bytes / 1e6 / seconds : 0.0);
+        return QN_OK;
+    }
+    json_t *root = json_pack("{s:{s:b,s:I,s:I,s:I,s:I,s:f}}", "result", "verified", r->mismatches == 0, "files",
+                             (json_int_t)r->files, "tensors", (json_int_t)r->tensors, "mismatches",
+                             (json_int_t)r->mismatches, "bytes", (json_int_t)r->bytes, "seconds", seconds);
+    int failed = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0;
+    fputc('\n', stdout);
+    json_decref(root);
+    return failed ? qn_fail(err, QN_RESOURCE, "--json: the result could not be written: no memory") : QN_OK;
+}
+
+static qn_status verify(arguments *a, qn_error *err)
+{
+    const qn_convert_options *c = &a->convert;
+    if (a->layers || c->rest || c->finalize || a->rtn || c->importance || c->allow_lossy_source ||
+        a->max_shard_bytes != QN_DEFAULT_SHARD_BYTES)
+        return qn_fail_field(err, QN_USAGE, "verify",
+                             "--verify: only reads: of the options of a conversion it takes --threads alone");
+    const qn_verify_options options = {.threads = c->threads,
+                                       .progress_json = a->json ? stdout : NULL,
+                                       .stop = &stopped};
+    qn_verify_result result;
+    catch_signals();
+    qn_status status = qn_verify(a->table.argument[0], &options, &result, err);
+    qn_error ignored; /* the mismatch is the error, whether the result could be printed or not */
+    if (status == QN_OK)
+        return print_verified(a, &result, err);
+    if (status == QN_FAILED && a->json)
+        (void)print_verified(a, &result, &ignored);
+    return status;
+}
+
+/* SRC and DST, or DIR alone. */
+static qn_status check_arguments(const arguments *a, qn_error *err)
+{
+    if (a->verify && a->table.argument_count != 1)
+        return qn_fail_field(err, QN_USAGE, "verify", "--verify: takes one folder: quern convert --verify DIR");
+    if (!a->verify && a->table.argument_count != 2)
+        return qn_fail(err, QN_USAGE, "convert: takes two folders, SRC and DST: see quern convert --help");
+    return QN_OK;
+}
+
 static int run(int argc, char **argv)
 {
     arguments a = {
         .table = {.command = "convert",
-                  .arguments = "SRC DST",
+                  .arguments = "SRC DST | --verify DIR",
                   .summary = "Makes a checkpoint with MXFP4 routed experts out of a BF16 one. May be stopped "
                              "or killed at any time, and goes on when it is run again.",
-                  .min_arguments = 2,
+                  .min_arguments = 1,
                   .max_arguments = 2},
         .max_shard_bytes = QN_DEFAULT_SHARD_BYTES};
     qn_error err;
     add_options(&a);
     qn_status status = qn_options_parse(&a.table, argc, argv, &err);
     if (status == QN_OK && !a.table.help_shown)
-        status = convert(&a, &err);
+        status = check_arguments(&a, &err);
+    if (status == QN_OK && !a.table.help_shown)
+        status = a.verify ? verify(&a, &err) : convert(&a, &err);
     return status == QN_OK ? QN_OK : qn_command_fail(&err);
 }
 
