@@ -102,10 +102,10 @@ qn_status qn_json_parse_file(const char *path, size_t limit_bytes, json_t **out,
 }
 
 /* json_dumps, which like the lexer leaves out bytes when its buffer cannot grow. NULL when out of memory. */
-static char *dump(const json_t *value, size_t flags)
+static char *dump(const json_t *value, size_t digits)
 {
     allocation_failed = false;
-    char *text = json_dumps(value, flags | JSON_INDENT(2) | JSON_ENCODE_ANY);
+    char *text = json_dumps(value, JSON_REAL_PRECISION(digits) | JSON_INDENT(2) | JSON_ENCODE_ANY);
     if (!allocation_failed)
         return text;
     qn_free(text);
@@ -113,21 +113,21 @@ static char *dump(const json_t *value, size_t flags)
 }
 
 /* One precision holds for a whole document: 15 digits unless some number is another one then. */
-static char *dump_shortest(const json_t *value, size_t flags)
+static char *dump_shortest(const json_t *value)
 {
-    char *text = dump(value, flags | JSON_REAL_PRECISION(15));
+    char *text = dump(value, 15);
     json_t *again = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
     bool known = text && !allocation_failed, exact = known && json_equal(value, again);
     json_decref(again);
     if (exact)
         return text;
     qn_free(text);
-    return known ? dump(value, flags | JSON_REAL_PRECISION(17)) : NULL;
+    return known ? dump(value, 17) : NULL;
 }
 
-qn_status qn_json_text(const json_t *value, bool sort_keys, const char *what, char **out, qn_error *err)
+qn_status qn_json_text(const json_t *value, const char *what, char **out, qn_error *err)
 {
-    char *text = dump_shortest(value, sort_keys ? JSON_SORT_KEYS : 0);
+    char *text = dump_shortest(value);
     size_t bytes = text ? strlen(text) : 0;
     char *ended = text ? qn_realloc(text, bytes + 2, 1) : NULL;
     if (!ended) {

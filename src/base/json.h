@@ -6,7 +6,6 @@
 #define QN_BASE_JSON_H
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -23,9 +22,9 @@ qn_status qn_json_parse(const char *text, size_t bytes, const char *what, json_t
 /* Reads the file (at most limit_bytes) and parses it. */
 qn_status qn_json_parse_file(const char *path, size_t limit_bytes, json_t **out, qn_error *err);
 
-/* The value as text for a file that people read: keys in their order or sorted, two spaces a level, a newline at the
+/* The value as text for a file that people read: keys in their order, two spaces a level, a newline at the
  * end. Numbers that 15 digits tell exactly have no more (0.1 stays 0.1). To be released with qn_free. */
-qn_status qn_json_text(const json_t *value, bool sort_keys, const char *what, char **out, qn_error *err);
+qn_status qn_json_text(const json_t *value, const char *what, char **out, qn_error *err);
 
 /* "object", "array", "string", "integer", "number", "boolean", "null". */
 const char *qn_json_type_name(const json_t *value);

@@ -5,12 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
-#include "base/json.h"
+#include "base/buffer.h"
 
-/* `weight_map`: an object, tensor's name -> file's name ("model-00001-of-00002.safetensors"), as json_object_set_new
- * builds it; it stays the caller's. total_size: bytes of all tensors. The text depends on these alone, not on the order
- * of entries; the file is replaced as a whole. */
-qn_status qn_index_write(const char *path, json_t *weight_map, uint64_t total_size, qn_error *err);
+typedef struct qn_placed_tensor {
+    const char *name, *file; /* "lm_head.weight", "model-00002-of-00002.safetensors"; borrowed */
+} qn_placed_tensor;
+
+/* Appends the text, as transformers has it: sorted by the tensors' names (`placed` is, afterwards), two spaces a level.
+ * total_size: bytes of all tensors. Out of memory: out->failed. */
+void qn_index_format(qn_placed_tensor *placed, size_t count, uint64_t total_size, qn_buffer *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* `quern synth CONFIG_OR_DIR DST`: a random checkpoint of a config (synth/synth.h). */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/pool.h"
@@ -19,7 +20,7 @@ typedef struct arguments {
 
 static void add_options(arguments *a)
 {
-    static const char *const formats[] = {"bf16", NULL};
+    static const char *const formats[] = {"bf16", "mxfp4", NULL};
     const qn_option own[] = {
         {.name = "layers",
          .kind = QN_OPTION_SIZE,
@@ -54,7 +55,8 @@ static void add_options(arguments *a)
          .kind = QN_OPTION_CHOICE,
          .value = &a->format,
          .value_name = "FORMAT",
-         .help = "bf16: also where the config has a quantization_config, which is refused otherwise",
+         .help =
+             "of the routed experts: bf16 or mxfp4 (default: as the config's quantization_config; bf16 without one)",
          .choices = formats},
         {.name = "seed",
          .kind = QN_OPTION_INTEGER,
@@ -105,15 +107,17 @@ static qn_status print_json(const char *destination, int64_t seed, const qn_synt
 static void print_text(const char *destination, int64_t seed, const qn_synth_result *r)
 {
     double gigabytes = (double)r->bytes / 1e9, seconds = seconds_of(r);
-    printf("%s: %" PRIu64 " random weights with seed %" PRId64 ", %zu tensors in %zu file%s, %.2f GB in %.1f s "
+    printf("%s: %" PRIu64 " random weights%s with seed %" PRId64 ", %zu tensors in %zu file%s, %.2f GB in %.1f s "
            "(%.2f GB/s)\n",
-           destination, r->weights, seed, r->tensors, r->files, r->files == 1 ? "" : "s", gigabytes, seconds,
-           seconds > 0 ? gigabytes / seconds : 0);
+           destination, r->weights, r->format == QN_SYNTH_MXFP4 ? " (experts in MXFP4)" : "", seed, r->tensors,
+           r->files, r->files == 1 ? "" : "s", gigabytes, seconds, seconds > 0 ? gigabytes / seconds : 0);
 }
 
 static qn_synth_format format_of(const char *name)
 {
-    return name == NULL ? QN_SYNTH_AS_CONFIG : QN_SYNTH_BF16;
+    if (name == NULL)
+        return QN_SYNTH_AS_CONFIG;
+    return strcmp(name, "mxfp4") == 0 ? QN_SYNTH_MXFP4 : QN_SYNTH_BF16;
 }
 
 static qn_status synthesise(const arguments *a, qn_error *err)

@@ -1,15 +1,14 @@
 /* The texts are made in memory, since the manifest, which has their hashes, is written before the last of them. */
 #include "convert/export.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "checkpoint/config_rewrite.h"
+#include "checkpoint/index_writer.h"
 #include "convert/carry.h"
-#include "convert/config_rewrite.h"
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20, README_LIMIT_BYTES = 16 << 20 };
 
@@ -48,41 +47,20 @@ static qn_status add_text(qn_manifest *manifest, const char *name, const qn_buff
     return qn_manifest_add(manifest, &file, err);
 }
 
-typedef struct placed_tensor {
-    const char *name, *file;
-} placed_tensor;
-
-static int compare_placed(const void *a, const void *b)
-{
-    const placed_tensor *x = a, *y = b;
-    return strcmp(x->name, y->name);
-}
-
-/* As transformers writes it: keys sorted, two spaces. */
 static qn_status format_index(const qn_manifest *manifest, uint64_t total_size, qn_buffer *out, qn_error *err)
 {
     size_t count = 0, filled = 0;
     for (size_t i = 0; i < qn_manifest_count(manifest); i++)
         count += qn_manifest_at(manifest, i)->tensor_count;
-    placed_tensor *placed = qn_alloc(count, sizeof *placed);
+    qn_placed_tensor *placed = qn_alloc(count, sizeof *placed);
     if (!placed)
         return qn_fail_memory(err, INDEX_NAME, count * sizeof *placed);
     for (size_t i = 0; i < qn_manifest_count(manifest); i++) {
         const qn_manifest_file *file = qn_manifest_at(manifest, i);
         for (size_t k = 0; k < file->tensor_count; k++)
-            placed[filled++] = (placed_tensor){file->tensors[k].name, file->name};
+            placed[filled++] = (qn_placed_tensor){file->tensors[k].name, file->name};
     }
-    if (count > 0)
-        qsort(placed, count, sizeof *placed, compare_placed);
-    qn_buffer_format(out, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
-                     total_size);
-    for (size_t i = 0; i < count; i++) {
-        qn_buffer_text(out, i ? ",\n    " : "\n    ");
-        qn_buffer_json_string(out, placed[i].name, strlen(placed[i].name));
-        qn_buffer_text(out, ": ");
-        qn_buffer_json_string(out, placed[i].file, strlen(placed[i].file));
-    }
-    qn_buffer_text(out, "\n  }\n}\n");
+    qn_index_format(placed, count, total_size, out);
     qn_free(placed);
     return QN_OK;
 }

@@ -11,11 +11,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "checkpoint/config_rewrite.h"
 #include "checkpoint/index_writer.h"
 #include "synth/files.h"
 #include "synth/values.h"
@@ -23,6 +25,9 @@
 
 /* Beside the weights: headers, index, tokenizer. */
 static const uint64_t SPARE_BYTES = 64 << 20;
+
+/* Far above what the bounds of a catalogue allow. */
+static const size_t NAMES_LIMIT_BYTES = (size_t)2 << 30;
 
 static const char INDEX_NAME[] = "model.safetensors.index.json", CONFIG_NAME[] = "config.json";
 
@@ -59,7 +64,7 @@ static qn_status parse_config(synthesis *s, const char *path, qn_error *err)
         json_object_del(s->document, "quantization_config");
     char *text = NULL;
     if (status == QN_OK)
-        status = qn_json_text(s->document, false, path, &text, err);
+        status = qn_json_text(s->document, path, &text, err);
     if (status == QN_OK)
         status = qn_config_parse(text, strlen(text), path, &s->config, err);
     qn_free(text);
@@ -71,10 +76,13 @@ static qn_status choose_format(synthesis *s, qn_synth_format *out, qn_error *err
     *out = s->options->format;
     if (*out != QN_SYNTH_AS_CONFIG)
         return QN_OK;
-    if (s->config.expert_format != QN_EXPERTS_PLAIN)
-        return qn_fail_field(err, QN_USAGE, "format", "%s: has a quantization_config: give --format bf16",
+    if (s->config.expert_format != QN_EXPERTS_PLAIN && s->config.expert_format != QN_EXPERTS_COMPRESSED_TENSORS)
+        return qn_fail_field(err, QN_USAGE, "format",
+                             "%s: its quantization_config is of a layout that is read but not written: give --format "
+                             "bf16 or mxfp4",
                              s->options->source);
-    *out = QN_SYNTH_BF16;
+    *out = s->config.expert_format == QN_EXPERTS_PLAIN ? QN_SYNTH_BF16 : QN_SYNTH_MXFP4;
+    json_object_del(s->document, "quantization_config");
     return QN_OK;
 }
 
@@ -92,7 +100,8 @@ static qn_status plan(synthesis *s, qn_synth_result *out, qn_error *err)
     if (status == QN_OK)
         status = qn_catalogue_new(&s->config, &s->catalogue, err);
     if (status == QN_OK)
-        status = qn_synth_files_plan(s->catalogue, false, s->options->max_shard_bytes, &s->files, err);
+        status = qn_synth_files_plan(s->catalogue, out->format == QN_SYNTH_MXFP4, s->options->max_shard_bytes,
+                                     &s->files, err);
     return status;
 }
 
@@ -144,40 +153,55 @@ static qn_status write_in(const synthesis *s, const char *name, const char *text
     return status;
 }
 
-/* Puts every tensor and its file on the map, if there are several files; counts what the files hold. */
-static qn_status map_tensors(const synthesis *s, json_t *map, qn_synth_result *out, qn_error *err)
+static void count_tensors(const synthesis *s, qn_synth_result *out)
 {
-    for (size_t file = 0; file < s->files.count; file++) {
-        char file_name[QN_SYNTH_FILE_NAME_BYTES];
-        qn_synth_file_name(&s->files, file, file_name);
-        for (size_t i = s->files.first[file]; i < s->files.first[file + 1]; i++) {
-            const qn_catalogue_tensor *tensor = qn_catalogue_at(s->catalogue, i);
-            qn_synth_part parts[QN_SYNTH_MAX_PARTS];
-            size_t count = qn_synth_parts(&s->files, tensor, parts);
-            out->tensors += count;
-            out->weights += qn_catalogue_elements(tensor);
-            for (size_t k = 0; k < count && map; k++) {
-                if (json_object_set_new(map, parts[k].name, json_string(file_name)) != 0)
-                    return qn_fail_memory(err, INDEX_NAME, sizeof parts[k].name);
-            }
-        }
+    for (size_t i = 0; i < qn_catalogue_count(s->catalogue); i++) {
+        const qn_catalogue_tensor *tensor = qn_catalogue_at(s->catalogue, i);
+        qn_synth_part parts[QN_SYNTH_MAX_PARTS];
+        out->tensors += qn_synth_parts(&s->files, tensor, parts);
+        out->weights += qn_catalogue_elements(tensor);
     }
     out->files = s->files.count;
     out->bytes = s->files.bytes;
-    return QN_OK;
 }
 
-static qn_status write_index(const synthesis *s, qn_synth_result *out, qn_error *err)
+/* Where each tensor lies, in *placed [most]; names are kept in the arena. Returns how many, 0 when out of memory. */
+static size_t place_tensors(const synthesis *s, qn_arena *names, qn_placed_tensor *placed)
+{
+    size_t count = 0;
+    for (size_t file = 0; file < s->files.count; file++) {
+        char name[QN_SYNTH_FILE_NAME_BYTES];
+        qn_synth_file_name(&s->files, file, name);
+        const char *file_name = qn_arena_strndup(names, name, strlen(name));
+        for (size_t i = s->files.first[file]; i < s->files.first[file + 1]; i++) {
+            qn_synth_part parts[QN_SYNTH_MAX_PARTS];
+            size_t part_count = qn_synth_parts(&s->files, qn_catalogue_at(s->catalogue, i), parts);
+            for (size_t k = 0; k < part_count; k++) {
+                const char *kept = qn_arena_strndup(names, parts[k].name, strlen(parts[k].name));
+                if (!kept || !file_name)
+                    return 0;
+                placed[count++] = (qn_placed_tensor){.name = kept, .file = file_name};
+            }
+        }
+    }
+    return count;
+}
+
+static qn_status write_index(const synthesis *s, const qn_synth_result *result, qn_error *err)
 {
     if (s->files.count == 1)
-        return map_tensors(s, NULL, out, err);
-    char *path = qn_path_join(s->options->destination, INDEX_NAME);
-    json_t *map = json_object();
-    qn_status status = path && map ? map_tensors(s, map, out, err) : qn_fail_memory(err, INDEX_NAME, sizeof INDEX_NAME);
-    if (status == QN_OK)
-        status = qn_index_write(path, map, s->files.bytes, err);
-    json_decref(map);
-    qn_free(path);
+        return QN_OK;
+    qn_buffer text = {0};
+    qn_arena *names = qn_arena_new(NAMES_LIMIT_BYTES);
+    qn_placed_tensor *placed = qn_alloc(result->tensors, sizeof *placed);
+    size_t count = names && placed ? place_tensors(s, names, placed) : 0;
+    if (count > 0)
+        qn_index_format(placed, count, s->files.bytes, &text);
+    qn_status status = count > 0 && !text.failed ? write_in(s, INDEX_NAME, text.data, text.size, err)
+                                                 : qn_fail_memory(err, INDEX_NAME, result->tensors * sizeof *placed);
+    qn_buffer_free(&text);
+    qn_free(placed);
+    qn_arena_free(names);
     return status;
 }
 
@@ -215,29 +239,38 @@ static qn_status carry(const synthesis *s, qn_error *err)
     return status;
 }
 
-static qn_status write_config(const synthesis *s, qn_error *err)
+static qn_status write_config(const synthesis *s, const qn_synth_result *result, qn_error *err)
 {
     char *text = NULL;
-    qn_status status = qn_json_text(s->document, false, CONFIG_NAME, &text, err);
+    qn_buffer quantised = {0};
+    qn_status status = qn_json_text(s->document, CONFIG_NAME, &text, err);
+    if (status == QN_OK && result->format == QN_SYNTH_MXFP4)
+        status = qn_config_rewrite(text, strlen(text), CONFIG_NAME, &quantised, err);
+    const char *chosen = quantised.size > 0 ? quantised.data : text;
     if (status == QN_OK)
-        status = write_in(s, CONFIG_NAME, text, strlen(text), err);
+        status = write_in(s, CONFIG_NAME, chosen, strlen(chosen), err);
+    qn_buffer_free(&quantised);
     qn_free(text);
     return status;
 }
 
 static qn_status write_all(synthesis *s, qn_synth_result *out, qn_error *err)
 {
-    qn_status status = qn_values_new(s->options->seed, &s->values, err);
+    const qn_kernels *kernels = NULL;
+    qn_status status = qn_kernels_from_environment(&kernels, err);
+    if (status == QN_OK)
+        status = qn_values_new(s->options->seed, &s->values, err);
     if (status == QN_OK)
         status = qn_pool_new(s->options->threads, &s->pool, err);
     if (status == QN_OK)
-        status = qn_synth_weights_write(&s->files, s->values, s->options->destination, s->pool,
+        status = qn_synth_weights_write(&s->files, s->values, kernels, s->options->destination, s->pool,
                                         s->options->progress_json, err);
+    count_tensors(s, out);
     if (status == QN_OK)
         status = write_index(s, out, err);
     if (status == QN_OK)
         status = carry(s, err);
-    return status == QN_OK ? write_config(s, err) : status;
+    return status == QN_OK ? write_config(s, out, err) : status;
 }
 
 static void remove_from(const char *dir, const char *name)

@@ -17,8 +17,9 @@
 #define QN_SYNTH_DEFAULT_SHARD_BYTES UINT64_C(5000000000) /* as transformers' */
 
 typedef enum qn_synth_format {
-    QN_SYNTH_AS_CONFIG, /* BF16; a config with a quantization_config is refused */
-    QN_SYNTH_BF16       /* whatever the config says */
+    QN_SYNTH_AS_CONFIG, /* MXFP4 if quantization_config is compressed-tensors', BF16 if there is none */
+    QN_SYNTH_BF16,
+    QN_SYNTH_MXFP4 /* routed experts in MXFP4 (compressed-tensors): the BF16 values as `quern convert` quantises them */
 } qn_synth_format;
 
 typedef struct qn_synth_options {

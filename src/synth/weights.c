@@ -10,9 +10,9 @@
 #include "base/size.h"
 #include "checkpoint/safetensors_writer.h"
 
-enum { PIECE_BYTES = 1 << 20, PIECES_A_THREAD = 4, ALIGNMENT = 64 };
+enum { PIECE_BYTES = 1 << 20, BATCH_BYTES_A_THREAD = 4 << 20, BATCH_PIECES_A_THREAD = 16, ALIGNMENT = 64 };
 
-/* Some rows of a tensor: all of a vector. */
+/* Some rows of a tensor. All of a vector, and of a matrix in MXFP4, whose scales come behind all of its codes. */
 typedef struct piece {
     const qn_catalogue_tensor *tensor;
     size_t first_row, rows;
@@ -36,6 +36,7 @@ typedef struct scratch {
 typedef struct job {
     const qn_synth_files *files;
     const qn_values *values;
+    const qn_kernels *kernels;
     const char *dir;
     scratch *scratch; /* [threads] */
     size_t most_pieces, buffer_bytes, most_columns;
@@ -60,6 +61,8 @@ static size_t row_bytes_of(const job *j, const qn_catalogue_tensor *tensor)
 
 static size_t rows_of_piece(const job *j, const qn_catalogue_tensor *tensor)
 {
+    if (qn_synth_is_mxfp4(j->files, tensor))
+        return rows_of(tensor);
     return qn_max_size(1, qn_min_size(rows_of(tensor), PIECE_BYTES / row_bytes_of(j, tensor)));
 }
 
@@ -125,6 +128,18 @@ static void fill_rows(const job *j, const piece *p, scratch *s, uint8_t *out)
     }
 }
 
+static void fill_mxfp4(const job *j, const piece *p, scratch *s, uint8_t *codes)
+{
+    size_t columns = p->tensor->shape[1], blocks = columns / QN_MXFP4_BLOCK;
+    uint8_t *scales = codes + p->rows * columns / 2;
+    for (size_t r = 0; r < p->rows; r++, codes += columns / 2, scales += blocks) {
+        qn_values_row(j->values, p->tensor, r, s->columns, s->row);
+        for (size_t i = 0; i < columns; i++)
+            s->row[i] = qn_bf16_to_f32(qn_f32_to_bf16(s->row[i]));
+        j->kernels->quantise_mxfp4(codes, scales, s->row, NULL, blocks, QN_SCALE_LEAST_ERROR);
+    }
+}
+
 static void fill(const job *j, const piece *p, scratch *s)
 {
     uint8_t *out = j->filling->buffer + p->offset;
@@ -136,7 +151,10 @@ static void fill(const job *j, const piece *p, scratch *s)
         qn_values_columns(j->values, p->tensor, s->columns);
         s->columns_of = p->tensor;
     }
-    fill_rows(j, p, s, out);
+    if (qn_synth_is_mxfp4(j->files, p->tensor))
+        fill_mxfp4(j, p, s, out);
+    else
+        fill_rows(j, p, s, out);
 }
 
 static qn_status open_file(job *j, size_t file)
@@ -215,15 +233,15 @@ static void run(job *j, qn_pool *pool, FILE *progress_json)
 /* Sizes of buffers, from the largest piece and row there are. */
 static void measure(job *j, size_t threads)
 {
-    size_t largest = PIECE_BYTES;
+    size_t largest = 0;
     for (size_t i = 0; i < qn_catalogue_count(j->files->catalogue); i++) {
         const qn_catalogue_tensor *tensor = qn_catalogue_at(j->files->catalogue, i);
         largest = qn_max_size(largest, rows_of_piece(j, tensor) * row_bytes_of(j, tensor));
         if (tensor->dims == 2)
             j->most_columns = qn_max_size(j->most_columns, tensor->shape[1]);
     }
-    j->most_pieces = PIECES_A_THREAD * threads * 4;
-    j->buffer_bytes = PIECES_A_THREAD * threads * aligned(largest);
+    j->most_pieces = threads * BATCH_PIECES_A_THREAD;
+    j->buffer_bytes = threads * qn_max_size(BATCH_BYTES_A_THREAD, 2 * aligned(largest));
 }
 
 static qn_status allocate(job *j, size_t threads)
@@ -257,11 +275,11 @@ static void release(job *j, size_t threads)
     qn_safetensors_writer_free(j->writer);
 }
 
-qn_status qn_synth_weights_write(const qn_synth_files *files, const qn_values *values, const char *dir, qn_pool *pool,
-                                 FILE *progress_json, qn_error *err)
+qn_status qn_synth_weights_write(const qn_synth_files *files, const qn_values *values, const qn_kernels *kernels,
+                                 const char *dir, qn_pool *pool, FILE *progress_json, qn_error *err)
 {
     size_t threads = qn_pool_threads(pool);
-    job j = {.files = files, .values = values, .dir = dir, .err = err};
+    job j = {.files = files, .values = values, .kernels = kernels, .dir = dir, .err = err};
     measure(&j, threads);
     j.status = allocate(&j, threads);
     if (j.status == QN_OK)

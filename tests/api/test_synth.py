@@ -88,6 +88,32 @@ def test_a_cut_model_is_a_whole_model(run_quern, tiny, tmp_path):
     assert written["eos_token_id"] is None and written["rms_norm_eps"] == source["rms_norm_eps"]
 
 
+def tensors_of(folder):
+    """Name -> (dtype, shape, bytes) of a checkpoint in a single file or several."""
+    tensors = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        data = path.read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        for name, entry in json.loads(data[8:8 + size]).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                tensors[name] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
+    return tensors
+
+
+def test_mxfp4_is_what_convert_makes_of_bf16(run_quern, tiny, tmp_path):
+    for name, options in {"plain": [], "mxfp4": ["--format", "mxfp4"]}.items():
+        done = run_quern("synth", tiny, tmp_path / name, *options)
+        assert done.returncode == 0, done.stderr
+    done = run_quern("convert", tmp_path / "plain", tmp_path / "converted")
+    assert done.returncode == 0, done.stderr
+    assert tensors_of(tmp_path / "mxfp4") == tensors_of(tmp_path / "converted")
+    converted, direct = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("converted", "mxfp4"))
+    assert converted == direct
+    answer = run_quern("run", tmp_path / "mxfp4", "--raw", "-p", "Once", "--max-tokens", "8", "--temperature", "0")
+    assert answer.returncode == 0, answer.stderr
+
+
 def test_json_tells_the_result(run_quern, tiny, tmp_path):
     done = run_quern("synth", tiny, tmp_path / "out", "--json", "--seed", "7")
     assert done.returncode == 0, done.stderr

@@ -197,7 +197,7 @@ static void check_text(const char *text, const char *expected)
     qn_error err;
     char *written = NULL;
     assert_int_equal(qn_json_parse(text, strlen(text), "doc", &value, &err), QN_OK);
-    assert_int_equal(qn_json_text(value, false, "doc", &written, &err), QN_OK);
+    assert_int_equal(qn_json_text(value, "doc", &written, &err), QN_OK);
     if (expected)
         assert_string_equal(written, expected);
     assert_int_equal(qn_json_parse(written, strlen(written), "again", &again, &err), QN_OK);
@@ -225,7 +225,7 @@ static void test_text_or_an_error_when_memory_is_short(void **state)
         char *text = NULL;
         qn_error err;
         qn_fault_arm(QN_FAULT_ALLOC, nth);
-        status = qn_json_text(value, false, "doc", &text, &err);
+        status = qn_json_text(value, "doc", &text, &err);
         qn_fault_disarm();
         if (status == QN_OK)
             assert_string_equal(text,

@@ -21,7 +21,7 @@ static void parse(const json_t *document, qn_config *out)
 {
     char *text = NULL;
     qn_error err;
-    assert_int_equal(qn_json_text(document, false, "config.json", &text, &err), QN_OK);
+    assert_int_equal(qn_json_text(document, "config.json", &text, &err), QN_OK);
     if (qn_config_parse(text, strlen(text), "config.json", out, &err) != QN_OK)
         fail_msg("%s", err.message);
     qn_free(text);

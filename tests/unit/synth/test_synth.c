@@ -100,6 +100,30 @@ static void test_cuts_show_in_the_config(void **state)
     qn_checkpoint_close(checkpoint);
 }
 
+static void test_formats(void **state)
+{
+    (void)state;
+    qn_synth_options options = options_for("tests/data/oracle/tiny-sparse-mxfp4-ct");
+    qn_synth_result result;
+    qn_error err;
+    assert_int_equal(qn_synth_write(&options, &result, &err), QN_OK);
+    assert_int_equal(result.format, QN_SYNTH_MXFP4);
+    check_opens(result.tensors);
+    uint64_t bytes = result.bytes;
+    scratch_remove(destination);
+    options.source = "tests/data/oracle/tiny-sparse-mxfp4-quark"; /* of the same model */
+    options.format = QN_SYNTH_MXFP4;
+    options.max_shard_bytes = 300000;
+    assert_int_equal(qn_synth_write(&options, &result, &err), QN_OK);
+    assert_true(result.bytes == bytes && result.files > 1);
+    check_opens(result.tensors);
+    scratch_remove(destination);
+    options.format = QN_SYNTH_BF16;
+    assert_int_equal(qn_synth_write(&options, &result, &err), QN_OK);
+    assert_true(result.bytes > bytes);
+    check_opens(result.tensors);
+}
+
 static uint64_t hash_of(const qn_synth_options *options)
 {
     qn_synth_result result;
@@ -202,10 +226,10 @@ int main(void)
 {
     qn_json_init();
     const struct CMUnitTest tests[] = {
-        EACH(test_a_folder_with_its_tokenizer),    EACH(test_a_config_in_several_files),
-        EACH(test_cuts_show_in_the_config),        EACH(test_bytes_follow_from_the_seed),
-        EACH(test_what_is_refused_leaves_nothing), EACH(test_a_disk_without_room_is_told_first),
-        EACH(test_each_failure_leaves_nothing),
+        EACH(test_a_folder_with_its_tokenizer),       EACH(test_a_config_in_several_files),
+        EACH(test_cuts_show_in_the_config),           EACH(test_formats),
+        EACH(test_bytes_follow_from_the_seed),        EACH(test_what_is_refused_leaves_nothing),
+        EACH(test_a_disk_without_room_is_told_first), EACH(test_each_failure_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,8 @@ static qn_config odd_config(void)
                        .layer_has_indexer = {true}};
 }
 
+static const qn_kernels *kernels;
+
 typedef struct setup {
     char dir[SCRATCH_PATH_BYTES];
     qn_catalogue *catalogue;
@@ -64,7 +66,7 @@ static qn_status write_with(const setup *s, size_t threads, qn_error *err)
 {
     qn_pool *pool = NULL;
     assert_int_equal(qn_pool_new(threads, &pool, err), QN_OK);
-    qn_status status = qn_synth_weights_write(&s->files, s->values, s->dir, pool, NULL, err);
+    qn_status status = qn_synth_weights_write(&s->files, s->values, kernels, s->dir, pool, NULL, err);
     qn_pool_free(pool);
     return status;
 }
@@ -157,7 +159,7 @@ static void test_each_failure_leaves_only_whole_files(void **state)
             qn_pool *pool = NULL;
             assert_int_equal(qn_pool_new(2, &pool, &err), QN_OK);
             qn_fault_arm(kinds[k], nth);
-            qn_status status = qn_synth_weights_write(&s.files, s.values, s.dir, pool, NULL, &err);
+            qn_status status = qn_synth_weights_write(&s.files, s.values, kernels, s.dir, pool, NULL, &err);
             reached = qn_fault_seen(kinds[k]) >= nth;
             qn_fault_disarm();
             size_t there = scratch_entries(s.dir);
@@ -180,6 +182,9 @@ static void test_each_failure_leaves_only_whole_files(void **state)
 
 int main(void)
 {
+    qn_error err;
+    if (qn_kernels_from_environment(&kernels, &err) != QN_OK)
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_do_not_depend_on_threads),
         cmocka_unit_test(test_each_tensor_has_its_values),

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/config.h"
-#include "convert/config_rewrite.h"
+#include "checkpoint/config_rewrite.h"
 
 static void rewrite(const char *text, qn_buffer *out)
 {

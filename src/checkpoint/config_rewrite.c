@@ -1,6 +1,6 @@
 /* The text is checked by the JSON parser first; then a scan that only knows strings and nesting finds where the
  * members of the outermost object lie. */
-#include "convert/config_rewrite.h"
+#include "checkpoint/config_rewrite.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,12 +1,13 @@
-/* config.json of the output: the source's with quantization_config telling of the MXFP4 experts.
+/* config.json of a checkpoint with MXFP4 experts that quern writes: another's with quantization_config telling of the
+ * MXFP4 experts.
  *
  * The text of every other field is taken over as it stands, so order, spelling of numbers (1e-05) and integers of any
  * size stay. The form is that of compressed-tensors, `mxfp4-pack-quantized`
  * (https://github.com/vllm-project/compressed-tensors): all Linear modules are targets but those that the ignore list
  * names, which leaves exactly the routed experts, the MTP layer's included, and leaves them under vLLM's fused names as
- * well. Internal to this room. */
-#ifndef QN_CONVERT_CONFIG_REWRITE_H
-#define QN_CONVERT_CONFIG_REWRITE_H
+ * well. */
+#ifndef QN_CHECKPOINT_CONFIG_REWRITE_H
+#define QN_CHECKPOINT_CONFIG_REWRITE_H
 
 #include <stddef.h>
 
