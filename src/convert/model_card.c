@@ -59,9 +59,11 @@ static bool is_wanted_key(const line *l)
 /* The lines between the first "---" and the next, or false: no front matter, or none that can be copied. */
 static bool find_front_matter(const char *readme, size_t bytes, const char **start, const char **end)
 {
+    if (!readme)
+        return false;
     const char *at = readme, *stop = readme + (bytes < FRONT_MATTER_BYTES ? bytes : FRONT_MATTER_BYTES);
     line l;
-    if (!readme || !next_line(&at, stop, &l) || !line_is(&l, "---"))
+    if (!next_line(&at, stop, &l) || !line_is(&l, "---"))
         return false;
     *start = at;
     for (size_t i = 0; i < FRONT_MATTER_LINES && next_line(&at, stop, &l) && prints(&l); i++) {

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "convert/shard_file.h"
+#include "support.h"
 
 #define NAME "model-00001-of-00001.safetensors"
 
@@ -24,25 +25,19 @@ static const qn_tensor_declaration TENSORS[] = {
 };
 enum { COUNT = sizeof TENSORS / sizeof *TENSORS, LARGEST = 10000 };
 
-static char folder[40], final_path[128], part_path[128], journal_path[128], entry_path[128];
-
-static void path_of(char out[128], const char *below, const char *suffix)
-{
-    snprintf(out, 128, "%s/%s" NAME "%s", folder, below, suffix);
-}
+static char folder[SUPPORT_PATH_BYTES], final_path[SUPPORT_PATH_BYTES], part_path[SUPPORT_PATH_BYTES],
+    journal_path[SUPPORT_PATH_BYTES], entry_path[SUPPORT_PATH_BYTES];
 
 static int make_folder(void **state)
 {
     (void)state;
-    strcpy(folder, "/tmp/quern-shard-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    char below[64];
-    snprintf(below, sizeof below, "%s/" QN_CONVERT_FOLDER, folder);
-    assert_int_equal(mkdir(below, 0777), 0);
-    path_of(final_path, "", "");
-    path_of(part_path, QN_CONVERT_FOLDER "/", ".part");
-    path_of(journal_path, QN_CONVERT_FOLDER "/", ".journal");
-    path_of(entry_path, QN_CONVERT_FOLDER "/", ".json");
+    support_make(folder);
+    char below[SUPPORT_PATH_BYTES];
+    assert_int_equal(mkdir(support_path(folder, QN_CONVERT_FOLDER, below), 0777), 0);
+    support_path(folder, NAME, final_path);
+    support_path(folder, QN_CONVERT_FOLDER "/" NAME ".part", part_path);
+    support_path(folder, QN_CONVERT_FOLDER "/" NAME ".journal", journal_path);
+    support_path(folder, QN_CONVERT_FOLDER "/" NAME ".json", entry_path);
     return 0;
 }
 
@@ -57,11 +52,8 @@ static void empty_folder(void)
 static int remove_folder(void **state)
 {
     (void)state;
-    empty_folder();
-    char below[64];
-    snprintf(below, sizeof below, "%s/" QN_CONVERT_FOLDER, folder);
-    rmdir(below);
-    return rmdir(folder);
+    support_remove(folder);
+    return 0;
 }
 
 static void fill(size_t tensor, uint8_t *out, size_t bytes)
