@@ -2,10 +2,11 @@
  * the weighted rule of `quern convert --importance`.
  *
  * The output of a linear layer changes by sum_j d_j x_j when its weights change by d, so the expected squared change is
- * about sum_j d_j^2 E[x_j^2]: an error of a weight counts as much as the mean square of its input. The file is
- * safetensors with, for each sparse layer L (the MTP layer has the index num_hidden_layers), E experts, hidden size H,
- * intermediate size I:
- *   model.layers.L.mlp.experts.gate_up.input_sq_sum  F32 [E, H]  sum of squares of what enters gate and up
+ * about sum_j d_j^2 E[x_j^2]: an error of a weight counts as much as the mean square of its input. Each token's inputs
+ * are first scaled to a mean square of 1, so that tokens count alike: unscaled, a few with huge activations would
+ * decide for all (docs/quantisation.md has what that costs). The file is safetensors with, for each sparse layer L (the
+ * MTP layer has the index num_hidden_layers), E experts, hidden size H, intermediate size I:
+ *   model.layers.L.mlp.experts.gate_up.input_sq_sum  F32 [E, H]  sum of the squares of what enters gate and up
  *   model.layers.L.mlp.experts.down.input_sq_sum     F32 [E, I]  the same of what enters down: silu(gate) * up
  *   model.layers.L.mlp.experts.tokens                F32 [E]     tokens routed to the expert: terms of those sums
  *

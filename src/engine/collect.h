@@ -4,7 +4,8 @@
  * A position counts once, with the window that scores its prediction (engine/windows.h), so n scored tokens give
  * n * num_experts_per_tok to the counts of every sparse layer. The MTP layer runs teacher-forced behind each window, as
  * in `eval logits --mtp`, and its experts count likewise. Inputs are taken in float32, before they are rounded to BF16,
- * squared and added in float64 in the order of the text: the sums depend neither on threads nor on chunks. Internal to
+ * and squared, divided by their mean square and added in float64 in the order of the text: the sums depend neither on
+ * threads nor on chunks. Internal to
  * this room but for making and finishing one. */
 #ifndef QN_ENGINE_COLLECT_H
 #define QN_ENGINE_COLLECT_H
@@ -25,8 +26,7 @@ typedef struct qn_collect qn_collect;
 qn_status qn_collect_new(qn_engine *engine, size_t context, const char *path, qn_collect **out, qn_error *err);
 void qn_collect_free(qn_collect *collect); /* NULL is fine; a file that is not finished goes */
 
-/* Writes the sums, in float32, and puts the file in its place; a log line tells what was seen. QN_FAILED when a sum is
- * too large. */
+/* Writes the sums, in float32, and puts the file in its place; a log line tells what was seen. */
 qn_status qn_collect_finish(qn_collect *collect, qn_error *err);
 
 /* For each window: window, then the pass with this observer, its hidden states handed on, then mtp with the window's
