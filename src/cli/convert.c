@@ -1,7 +1,5 @@
 /* `quern convert SRC DST`: convert/convert.h on the command line. */
 #include <inttypes.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 #include "checkpoint/verify.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/stop.h"
 #include "convert/convert.h"
 #include "convert/shard_plan.h"
 
@@ -23,23 +22,6 @@ typedef struct arguments {
     size_t max_shard_bytes;
     bool rtn, json, verify;
 } arguments;
-
-static atomic_bool stopped;
-
-static void on_signal(int number)
-{
-    (void)number;
-    atomic_store(&stopped, true);
-}
-
-/* The first signal stops at the next tensor, the second at once. */
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 static void add_options(arguments *a)
 {
@@ -155,11 +137,10 @@ static qn_status convert(arguments *a, qn_error *err)
     a->convert.max_shard_bytes = a->max_shard_bytes;
     a->convert.rule = a->rtn ? QN_SCALE_OCP : QN_SCALE_LEAST_ERROR;
     a->convert.progress_json = a->json ? stdout : NULL;
-    a->convert.stop = &stopped;
     qn_status status = parse_layers(a, err);
     if (status != QN_OK)
         return status;
-    catch_signals();
+    a->convert.stop = qn_stop_on_signals();
     status = qn_convert(&a->convert, &result, err);
     if (status != QN_OK)
         return status;
@@ -197,9 +178,8 @@ static qn_status verify(arguments *a, qn_error *err)
                              "--verify: only reads: of the options of a conversion it takes --threads alone");
     const qn_verify_options options = {.threads = c->threads,
                                        .progress_json = a->json ? stdout : NULL,
-                                       .stop = &stopped};
+                                       .stop = qn_stop_on_signals()};
     qn_verify_result result;
-    catch_signals();
     qn_status status = qn_verify(a->table.argument[0], &options, &result, err);
     qn_error ignored; /* the mismatch is the error, whether the result could be printed or not */
     if (status == QN_OK)

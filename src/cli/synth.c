@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/stop.h"
 #include "synth/synth.h"
 
 typedef struct arguments {
@@ -79,10 +80,7 @@ static void add_options(arguments *a)
          .help = "threads that compute (default: as many as CPUs)",
          .min = 1,
          .max = QN_POOL_MAX_THREADS},
-        {.name = "json",
-         .kind = QN_OPTION_FLAG,
-         .value = &a->json,
-         .help = "progress as JSON lines on stdout, and a JSON object at the end"},
+        {.name = "json", .kind = QN_OPTION_FLAG, .value = &a->json, .help = "progress and result as JSON lines"},
     };
     qn_options_add(&a->table, own, sizeof own / sizeof *own);
 }
@@ -94,11 +92,11 @@ static double seconds_of(const qn_synth_result *result)
 
 static qn_status print_json(const char *destination, int64_t seed, const qn_synth_result *r, qn_error *err)
 {
-    json_t *root = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f}", "destination", destination, "format", "bf16",
-                             "seed", (json_int_t)seed, "files", (json_int_t)r->files, "tensors", (json_int_t)r->tensors,
-                             "weights", (json_int_t)r->weights, "bytes", (json_int_t)r->bytes, "seconds",
-                             seconds_of(r));
-    int failed = root == NULL || json_dumpf(root, stdout, JSON_REAL_PRECISION(6)) != 0;
+    json_t *root = json_pack("{s:{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f}}", "result", "destination", destination,
+                             "format", "bf16", "seed", (json_int_t)seed, "files", (json_int_t)r->files, "tensors",
+                             (json_int_t)r->tensors, "weights", (json_int_t)r->weights, "bytes", (json_int_t)r->bytes,
+                             "seconds", seconds_of(r));
+    int failed = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0;
     json_decref(root);
     puts("");
     return failed ? qn_fail_memory(err, "synth --json", sizeof *r) : QN_OK;
@@ -129,7 +127,8 @@ static qn_status synthesise(const arguments *a, qn_error *err)
                                       .seed = (uint64_t)a->seed,
                                       .max_shard_bytes = a->max_shard_bytes,
                                       .threads = a->threads,
-                                      .progress_json = a->json ? stdout : NULL};
+                                      .progress_json = a->json ? stdout : NULL,
+                                      .stop = qn_stop_on_signals()};
     qn_synth_result result;
     qn_status status = qn_synth_write(&options, &result, err);
     if (status == QN_OK && a->json)

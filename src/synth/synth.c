@@ -44,6 +44,7 @@ typedef struct synthesis {
     qn_catalogue *catalogue;
     qn_synth_files files;
     qn_values *values;
+    const qn_kernels *kernels;
     qn_pool *pool;
 } synthesis;
 
@@ -254,17 +255,27 @@ static qn_status write_config(const synthesis *s, const qn_synth_result *result,
     return status;
 }
 
+static qn_status write_weights(const synthesis *s, qn_error *err)
+{
+    const qn_synth_options *o = s->options;
+    const qn_synth_weights weights = {.files = &s->files,
+                                      .values = s->values,
+                                      .kernels = s->kernels,
+                                      .dir = o->destination,
+                                      .progress_json = o->progress_json,
+                                      .stop = o->stop};
+    return qn_synth_weights_write(&weights, s->pool, err);
+}
+
 static qn_status write_all(synthesis *s, qn_synth_result *out, qn_error *err)
 {
-    const qn_kernels *kernels = NULL;
-    qn_status status = qn_kernels_from_environment(&kernels, err);
+    qn_status status = qn_kernels_from_environment(&s->kernels, err);
     if (status == QN_OK)
         status = qn_values_new(s->options->seed, &s->values, err);
     if (status == QN_OK)
         status = qn_pool_new(s->options->threads, &s->pool, err);
     if (status == QN_OK)
-        status = qn_synth_weights_write(&s->files, s->values, kernels, s->options->destination, s->pool,
-                                        s->options->progress_json, err);
+        status = write_weights(s, err);
     count_tensors(s, out);
     if (status == QN_OK)
         status = write_index(s, out, err);

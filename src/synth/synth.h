@@ -7,6 +7,7 @@
 #ifndef QN_SYNTH_SYNTH_H
 #define QN_SYNTH_SYNTH_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ typedef struct qn_synth_options {
     uint64_t max_shard_bytes; /* of tensors in a file, unless a single one is larger */
     size_t threads;           /* 0: as many as CPUs */
     FILE *progress_json;      /* NULL: progress is for people (base/progress.h) */
+    const atomic_bool *stop;  /* set by a signal's handler: stop soon; may be NULL */
 } qn_synth_options;
 
 typedef struct qn_synth_result {
@@ -42,8 +44,8 @@ typedef struct qn_synth_result {
 
 /* Memory: some 8 pieces a thread, a piece being 1 MiB, or a row if that is larger.
  * QN_USAGE for cuts that cannot be and a destination that is not empty, QN_BAD_INPUT for the source, QN_RESOURCE when
- * the disk has too little room, which is asked before the first byte. After a failure nothing is left that was not
- * there; config.json is written last. */
+ * the disk has too little room, which is asked before the first byte, QN_CANCELLED when stopped. After a failure
+ * nothing is left that was not there; config.json is written last. */
 qn_status qn_synth_write(const qn_synth_options *options, qn_synth_result *out, qn_error *err);
 
 #endif

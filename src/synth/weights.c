@@ -34,11 +34,9 @@ typedef struct scratch {
 } scratch;
 
 typedef struct job {
-    const qn_synth_files *files;
-    const qn_values *values;
-    const qn_kernels *kernels;
-    const char *dir;
-    scratch *scratch; /* [threads] */
+    const qn_synth_weights *weights;
+    const qn_synth_files *files; /* the weights' */
+    scratch *scratch;            /* [threads] */
     size_t most_pieces, buffer_bytes, most_columns;
     batch batches[2], *filling, *writing; /* writing: NULL when there is nothing to */
     /* the next piece */
@@ -106,7 +104,7 @@ static void fill_vector(const job *j, const piece *p, uint8_t *out)
     uint16_t rounded[AT_ONCE];
     for (size_t first = 0; first < p->tensor->shape[0]; first += AT_ONCE) {
         size_t count = qn_min_size(AT_ONCE, p->tensor->shape[0] - first);
-        qn_values_vector(j->values, p->tensor, first, count, values);
+        qn_values_vector(j->weights->values, p->tensor, first, count, values);
         if (p->tensor->dtype == QN_DTYPE_F32) {
             memcpy(out + first * sizeof *values, values, count * sizeof *values);
             continue;
@@ -122,7 +120,7 @@ static void fill_rows(const job *j, const piece *p, scratch *s, uint8_t *out)
     size_t columns = p->tensor->shape[1];
     uint16_t *to = (uint16_t *)(void *)out; /* pieces are aligned in the buffer */
     for (size_t r = 0; r < p->rows; r++, to += columns) {
-        qn_values_row(j->values, p->tensor, p->first_row + r, s->columns, s->row);
+        qn_values_row(j->weights->values, p->tensor, p->first_row + r, s->columns, s->row);
         for (size_t i = 0; i < columns; i++)
             to[i] = qn_f32_to_bf16(s->row[i]);
     }
@@ -133,10 +131,10 @@ static void fill_mxfp4(const job *j, const piece *p, scratch *s, uint8_t *codes)
     size_t columns = p->tensor->shape[1], blocks = columns / QN_MXFP4_BLOCK;
     uint8_t *scales = codes + p->rows * columns / 2;
     for (size_t r = 0; r < p->rows; r++, codes += columns / 2, scales += blocks) {
-        qn_values_row(j->values, p->tensor, r, s->columns, s->row);
+        qn_values_row(j->weights->values, p->tensor, r, s->columns, s->row);
         for (size_t i = 0; i < columns; i++)
             s->row[i] = qn_bf16_to_f32(qn_f32_to_bf16(s->row[i]));
-        j->kernels->quantise_mxfp4(codes, scales, s->row, NULL, blocks, QN_SCALE_LEAST_ERROR);
+        j->weights->kernels->quantise_mxfp4(codes, scales, s->row, NULL, blocks, QN_SCALE_LEAST_ERROR);
     }
 }
 
@@ -148,7 +146,7 @@ static void fill(const job *j, const piece *p, scratch *s)
         return;
     }
     if (s->columns_of != p->tensor) {
-        qn_values_columns(j->values, p->tensor, s->columns);
+        qn_values_columns(j->weights->values, p->tensor, s->columns);
         s->columns_of = p->tensor;
     }
     if (qn_synth_is_mxfp4(j->files, p->tensor))
@@ -170,8 +168,9 @@ static qn_status open_file(job *j, size_t file)
     }
     if (status != QN_OK)
         return status;
-    char *path = qn_path_join(j->dir, qn_synth_file_name(j->files, file, name));
-    status = path ? qn_safetensors_writer_begin(j->writer, path, j->err) : qn_fail_memory(j->err, name, strlen(j->dir));
+    char *path = qn_path_join(j->weights->dir, qn_synth_file_name(j->files, file, name));
+    status = path ? qn_safetensors_writer_begin(j->writer, path, j->err)
+                  : qn_fail_memory(j->err, name, strlen(j->weights->dir));
     qn_free(path);
     return status;
 }
@@ -210,12 +209,18 @@ static uint64_t bytes_of(const batch *b)
     return bytes;
 }
 
-static void run(job *j, qn_pool *pool, FILE *progress_json)
+static bool is_stopped(const job *j)
+{
+    return j->weights->stop && atomic_load_explicit(j->weights->stop, memory_order_relaxed);
+}
+
+static void run(job *j, qn_pool *pool)
 {
     qn_progress progress;
-    qn_progress_begin(&progress,
-                      &(qn_progress_setup){
-                          .label = "synthesising", .unit = "bytes", .total = j->files->bytes, .json = progress_json});
+    qn_progress_begin(&progress, &(qn_progress_setup){.label = "synthesising",
+                                                      .unit = "bytes",
+                                                      .total = j->files->bytes,
+                                                      .json = j->weights->progress_json});
     for (size_t turn = 0; j->status == QN_OK && (j->file < j->files->count || j->writing); turn++) {
         j->filling = &j->batches[turn % 2];
         if (j->file < j->files->count)
@@ -226,6 +231,8 @@ static void run(job *j, qn_pool *pool, FILE *progress_json)
         if (j->writing)
             qn_progress_add(&progress, bytes_of(j->writing));
         j->writing = j->filling->count > 0 ? j->filling : NULL;
+        if (j->status == QN_OK && is_stopped(j))
+            j->status = qn_fail(j->err, QN_CANCELLED, "synth: stopped: what was written is removed");
     }
     qn_progress_finish(&progress);
 }
@@ -275,15 +282,14 @@ static void release(job *j, size_t threads)
     qn_safetensors_writer_free(j->writer);
 }
 
-qn_status qn_synth_weights_write(const qn_synth_files *files, const qn_values *values, const qn_kernels *kernels,
-                                 const char *dir, qn_pool *pool, FILE *progress_json, qn_error *err)
+qn_status qn_synth_weights_write(const qn_synth_weights *weights, qn_pool *pool, qn_error *err)
 {
     size_t threads = qn_pool_threads(pool);
-    job j = {.files = files, .values = values, .kernels = kernels, .dir = dir, .err = err};
+    job j = {.weights = weights, .files = weights->files, .err = err};
     measure(&j, threads);
     j.status = allocate(&j, threads);
     if (j.status == QN_OK)
-        run(&j, pool, progress_json);
+        run(&j, pool);
     release(&j, threads);
     return j.status;
 }

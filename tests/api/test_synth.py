@@ -4,9 +4,13 @@ import hashlib
 import json
 import pathlib
 import random
+import signal
 import struct
+import subprocess
 
 import pytest
+
+from conftest import ROOT
 
 GLM = "tests/data/glm-5.3/config.json"
 
@@ -119,8 +123,22 @@ def test_json_tells_the_result(run_quern, tiny, tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert all("progress" in line for line in lines[:-1])
-    assert lines[-2]["progress"]["done"] == lines[-2]["progress"]["total"] == lines[-1]["bytes"]
-    assert lines[-1]["weights"] == 4346608 and lines[-1]["seed"] == 7 and lines[-1]["format"] == "bf16"
+    result = lines[-1]["result"]
+    assert lines[-2]["progress"]["done"] == lines[-2]["progress"]["total"] == result["bytes"]
+    assert result["weights"] == 4346608 and result["seed"] == 7 and result["format"] == "bf16"
+
+
+def test_a_signal_leaves_nothing(quern_bin, tmp_path):
+    """1.2 GB, if it were not stopped."""
+    out = tmp_path / "out"
+    process = subprocess.Popen([quern_bin, "synth", GLM, out, "--layers", "1", "--vocab", "4096", "--no-mtp", "--json"],
+                               cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert b"progress" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert errors == b"quern: synth: stopped: what was written is removed\n"
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(("arguments", "code", "reason"), [

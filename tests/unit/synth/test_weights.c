@@ -62,11 +62,18 @@ static void close_setup(setup *s)
     qn_values_free(s->values);
 }
 
+static qn_status write_to(const setup *s, qn_pool *pool, const atomic_bool *stop, qn_error *err)
+{
+    const qn_synth_weights weights = {
+        .files = &s->files, .values = s->values, .kernels = kernels, .dir = s->dir, .stop = stop};
+    return qn_synth_weights_write(&weights, pool, err);
+}
+
 static qn_status write_with(const setup *s, size_t threads, qn_error *err)
 {
     qn_pool *pool = NULL;
     assert_int_equal(qn_pool_new(threads, &pool, err), QN_OK);
-    qn_status status = qn_synth_weights_write(&s->files, s->values, kernels, s->dir, pool, NULL, err);
+    qn_status status = write_to(s, pool, NULL, err);
     qn_pool_free(pool);
     return status;
 }
@@ -159,7 +166,7 @@ static void test_each_failure_leaves_only_whole_files(void **state)
             qn_pool *pool = NULL;
             assert_int_equal(qn_pool_new(2, &pool, &err), QN_OK);
             qn_fault_arm(kinds[k], nth);
-            qn_status status = qn_synth_weights_write(&s.files, s.values, kernels, s.dir, pool, NULL, &err);
+            qn_status status = write_to(&s, pool, NULL, &err);
             reached = qn_fault_seen(kinds[k]) >= nth;
             qn_fault_disarm();
             size_t there = scratch_entries(s.dir);
@@ -180,6 +187,20 @@ static void test_each_failure_leaves_only_whole_files(void **state)
     }
 }
 
+static void test_stops_when_asked(void **state)
+{
+    (void)state;
+    setup s = open_setup(odd_config(), UINT64_MAX);
+    const atomic_bool stop = true;
+    qn_error err;
+    qn_pool *pool = NULL;
+    assert_int_equal(qn_pool_new(2, &pool, &err), QN_OK);
+    assert_int_equal(write_to(&s, pool, &stop, &err), QN_CANCELLED);
+    assert_int_equal(scratch_entries(s.dir), 0);
+    qn_pool_free(pool);
+    close_setup(&s);
+}
+
 int main(void)
 {
     qn_error err;
@@ -189,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_bytes_do_not_depend_on_threads),
         cmocka_unit_test(test_each_tensor_has_its_values),
         cmocka_unit_test(test_each_failure_leaves_only_whole_files),
+        cmocka_unit_test(test_stops_when_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
