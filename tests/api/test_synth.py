@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import random
 import signal
@@ -165,6 +166,9 @@ def test_refused(run_quern, tmp_path, arguments, code, reason):
 
 
 def test_too_little_disk(run_quern):
+    disk = os.statvfs("/dev/shm")
+    if disk.f_bavail * disk.f_frsize > 1.5e12:
+        pytest.skip("/dev/shm has room for a whole GLM-5.3")
     done = run_quern("synth", GLM, "/dev/shm/quern-synth-test")
     assert done.returncode == 4
     assert b"bytes free and this takes 1506" in done.stderr
