@@ -139,6 +139,64 @@ static void test_error_on_heavy_tails(void **state)
     assert_true(normal.least < normal.ocp);
 }
 
+/* ---- weighted by importance ---- */
+
+/* Squared errors times the mean squares of the inputs: what comes out of the layer. */
+typedef struct weighted_errors {
+    double ocp, least, weighted;
+} weighted_errors;
+
+static double input_weighted_error(const float *x, const float *squares, const float *importance, qn_scale_rule rule)
+{
+    uint8_t codes[BLOCK / 2], scale;
+    double sum = 0.0;
+    assert_true(qn_kernels_scalar.quantise_mxfp4(codes, &scale, x, importance, 1, rule) == QN_ALL_FINITE);
+    for (size_t j = 0; j < BLOCK; j++) {
+        unsigned code = codes[j / 2] >> (j % 2 * 4) & 15;
+        double error = (double)x[j] - (double)qn_e2m1_value(code) * (double)qn_e8m0_value(scale);
+        sum += error * error * (double)squares[j];
+    }
+    return sum;
+}
+
+/* The mean squares of the inputs are log-normal, spread is the deviation of their logarithm. */
+static weighted_errors with_uneven_inputs(int freedom, double spread)
+{
+    random_state random = {977 + (uint64_t)freedom};
+    weighted_errors sums = {0};
+    float squares[COLS], x[BLOCK];
+    for (size_t i = 0; i < COLS; i++)
+        squares[i] = (float)exp(spread * gaussian(&random));
+    for (size_t row = 0; row < ROWS; row++) {
+        for (size_t at = 0; at < COLS; at += BLOCK) {
+            for (size_t j = 0; j < BLOCK; j++)
+                x[j] = bf16_round((float)(0.02 * student_t(&random, freedom)));
+            const float *of_block = squares + at;
+            double least = input_weighted_error(x, of_block, NULL, QN_SCALE_LEAST_ERROR);
+            double weighted = input_weighted_error(x, of_block, of_block, QN_SCALE_LEAST_ERROR);
+            assert_true(weighted <= least * (1.0 + 1e-5));
+            sums.ocp += input_weighted_error(x, of_block, NULL, QN_SCALE_OCP);
+            sums.least += least;
+            sums.weighted += weighted;
+        }
+    }
+    return sums;
+}
+
+static void test_weighted_error_on_uneven_inputs(void **state)
+{
+    (void)state;
+    for (int freedom = 4; freedom >= 0; freedom -= 4) {
+        for (int halves = 0; halves <= 4; halves++) {
+            weighted_errors sums = with_uneven_inputs(freedom, halves / 2.0);
+            printf("%-8s spread %.1f: of ocp: least error %.4f, weighted %.4f\n", freedom ? "t4" : "normal",
+                   halves / 2.0, sums.least / sums.ocp, sums.weighted / sums.ocp);
+            assert_true(halves > 0 || sums.weighted == sums.least);
+            assert_true(halves < 3 || sums.weighted <= 0.98 * sums.least);
+        }
+    }
+}
+
 /* ---- the shipped model ---- */
 
 static void add_tensor(errors *sums, const qn_tensor *tensor)
@@ -178,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_on_heavy_tails),
+        cmocka_unit_test(test_weighted_error_on_uneven_inputs),
         cmocka_unit_test(test_error_on_the_shipped_model),
     };
     return cmocka_run_group_tests_name("quantise_quality", tests, NULL, NULL);
