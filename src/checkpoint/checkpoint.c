@@ -236,8 +236,9 @@ static qn_status open_files(qn_checkpoint *checkpoint, qn_error *err)
     else if (exists(single))
         status = open_single(checkpoint, err);
     else
-        status = qn_fail(err, QN_BAD_INPUT, "%s: has neither %s nor %s: name a checkpoint's folder", checkpoint->dir,
-                         SINGLE_NAME, INDEX_NAME);
+        status = qn_fail(err, QN_BAD_INPUT,
+                         "%s: has neither %s nor %s: name a checkpoint's folder, or see quern plan for a config alone",
+                         checkpoint->dir, SINGLE_NAME, INDEX_NAME);
     qn_free(index);
     qn_free(single);
     return status;

@@ -2,6 +2,8 @@
  * end at 2^24, where float32, in which RoPE's angles are computed, can no longer tell neighbours apart. */
 #include "checkpoint/config.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 #include "checkpoint/config_parts.h"
 
@@ -89,7 +91,7 @@ static void read_sizes(qn_fields *f, qn_config *out)
 /* A flag that the released files set and transformers takes for granted: told when it is not there. */
 static void expect_interleaved(qn_fields *f, const char *name)
 {
-    if (!qn_fields_expect_bool(f, name, true, OTHER_MODEL) && f->status == QN_OK)
+    if (!qn_fields_expect_bool(f, name, true, OTHER_MODEL) && f->status == QN_OK && !f->quiet)
         qn_log("%s: %s is absent: taken as true, as in every release of the family", f->what, name);
 }
 
@@ -198,30 +200,64 @@ static void refuse_neighbours(qn_fields *f)
     qn_fields_expect_bool(f, "mla_use_nope", false, OTHER_MODEL);
 }
 
+/* Takes every field that quern knows out of the document. */
+static void read_fields(qn_fields *f, qn_config *out)
+{
+    *out = (qn_config){0};
+    if (!json_is_object(f->object))
+        f->status = qn_fail(f->err, QN_BAD_INPUT, "%s: holds %s, not an object: use the checkpoint's config.json",
+                            f->what, qn_json_type_name(f->object));
+    read_identity(f);
+    read_sizes(f, out);
+    read_attention(f, out);
+    read_indexer(f, out);
+    read_experts(f, out);
+    qn_config_read_layers(f, out);
+    read_eos(f, out);
+    qn_config_read_quantization(f, out);
+    refuse_neighbours(f);
+}
+
 qn_status qn_config_parse(const char *json, size_t bytes, const char *what, qn_config *out, qn_error *err)
 {
     json_t *root = NULL;
     qn_status status = qn_json_parse(json, bytes, what, &root, err);
     if (status != QN_OK)
         return status;
-    *out = (qn_config){0};
     qn_fields f = {.object = root, .what = what, .prefix = "", .err = err, .status = QN_OK};
-    if (!json_is_object(root))
-        f.status = qn_fail(err, QN_BAD_INPUT, "%s: holds %s, not an object: use the checkpoint's config.json", what,
-                           qn_json_type_name(root));
-    read_identity(&f);
-    read_sizes(&f, out);
-    read_attention(&f, out);
-    read_indexer(&f, out);
-    read_experts(&f, out);
-    qn_config_read_layers(&f, out);
-    read_eos(&f, out);
-    qn_config_read_quantization(&f, out);
-    refuse_neighbours(&f);
+    read_fields(&f, out);
     if (f.status == QN_OK) {
         qn_fields_drop(&f, WITHOUT_EFFECT, sizeof WITHOUT_EFFECT / sizeof *WITHOUT_EFFECT);
         qn_fields_log_rest(&f);
     }
+    json_decref(root);
+    return f.status;
+}
+
+/* "fp8", "compressed-tensors mxfp4-pack-quantized"; "of an unknown kind" for what has no method. */
+static void describe_quantization(const json_t *quantization, char out[QN_QUANTIZATION_TEXT_BYTES])
+{
+    out[0] = '\0';
+    if (!quantization || json_is_null(quantization))
+        return;
+    const char *method = json_string_value(json_object_get(quantization, "quant_method"));
+    const char *format = json_string_value(json_object_get(quantization, "format"));
+    snprintf(out, QN_QUANTIZATION_TEXT_BYTES, "%.60s%s%.60s", method ? method : "of an unknown kind", format ? " " : "",
+             format ? format : "");
+}
+
+qn_status qn_config_peek(const char *json, size_t bytes, const char *what, qn_config *out,
+                         char quantization[QN_QUANTIZATION_TEXT_BYTES], qn_error *err)
+{
+    json_t *root = NULL;
+    quantization[0] = '\0';
+    qn_status status = qn_json_parse(json, bytes, what, &root, err);
+    if (status != QN_OK)
+        return status;
+    describe_quantization(json_object_get(root, "quantization_config"), quantization);
+    json_object_del(root, "quantization_config"); /* which does nothing to what is no object */
+    qn_fields f = {.object = root, .what = what, .prefix = "", .err = err, .status = QN_OK, .quiet = true};
+    read_fields(&f, out);
     json_decref(root);
     return f.status;
 }

@@ -60,4 +60,10 @@ typedef struct qn_config {
 /* `what` names the document in errors; unknown fields are told through qn_log. Fills *out. */
 qn_status qn_config_parse(const char *json, size_t bytes, const char *what, qn_config *out, qn_error *err);
 
+/* The same for a look at a checkpoint that may not be one to run: quantization_config has no effect, and its method
+ * (with its format, if it tells one) goes to `quantization`, "" when there is none; nothing is logged. */
+enum { QN_QUANTIZATION_TEXT_BYTES = 128 };
+qn_status qn_config_peek(const char *json, size_t bytes, const char *what, qn_config *out,
+                         char quantization[QN_QUANTIZATION_TEXT_BYTES], qn_error *err);
+
 #endif

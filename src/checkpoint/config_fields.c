@@ -184,6 +184,8 @@ bool qn_fields_expect_size(qn_fields *f, const char *name, size_t only, const ch
 
 void qn_fields_log_rest(const qn_fields *f)
 {
+    if (f->quiet)
+        return;
     size_t told = 0, count = json_object_size(f->object);
     const char *name;
     json_t *value;

@@ -17,6 +17,7 @@ typedef struct qn_fields {
     const char *prefix; /* before each name in errors: "rope_parameters." or "" */
     qn_error *err;
     qn_status status;
+    bool quiet; /* what is worth a line to those who run the model is worth none here */
 } qn_fields;
 
 enum { QN_VALUE_TEXT_BYTES = 80 };

@@ -63,7 +63,12 @@ static void expect_whole_rotation(qn_fields *f)
 /* One object of parameters; `theta` is what stands beside it in the old form, 0 for nothing. */
 static void read_parameters(qn_fields *outer, const char *prefix, json_t *object, double theta, qn_config *out)
 {
-    qn_fields f = {.object = object, .what = outer->what, .prefix = prefix, .err = outer->err, .status = outer->status};
+    qn_fields f = {.object = object,
+                   .what = outer->what,
+                   .prefix = prefix,
+                   .err = outer->err,
+                   .status = outer->status,
+                   .quiet = outer->quiet};
     qn_rope_parameters *rope = &out->rope;
     double inner = theta;
     bool given = qn_fields_number(&f, "rope_theta", theta == 0, 1, LARGEST_THETA, &inner);

@@ -188,7 +188,7 @@ static qn_status read_front(qn_direct_reader *reader, size_t wanted, void **buff
     return qn_direct_read(reader, 0, wanted, *buffer, front, err);
 }
 
-static qn_status open_header(qn_direct_reader *reader, const char *path, qn_safetensors **out, qn_error *err)
+static qn_status use_header(qn_direct_reader *reader, const char *path, qn_header_use use, void *context, qn_error *err)
 {
     size_t bytes = (size_t)qn_direct_reader_bytes(reader), header_bytes = 0, buffer_bytes = 0;
     void *buffer = NULL;
@@ -202,20 +202,30 @@ static qn_status open_header(qn_direct_reader *reader, const char *path, qn_safe
     status = read_front(reader, LENGTH_BYTES + header_bytes, &buffer, &buffer_bytes, &front, path, err);
     if (status == QN_OK) {
         qn_header_text header = header_of(front, header_bytes, bytes, path);
-        status = parse(&header, out, err);
+        status = use(context, &header, err);
     }
     qn_direct_buffer_free(buffer, buffer_bytes);
     return status;
 }
 
-qn_status qn_safetensors_open_header(const char *path, qn_safetensors **out, qn_error *err)
+qn_status qn_safetensors_header_of_file(const char *path, qn_header_use use, void *context, qn_error *err)
 {
     qn_direct_reader *reader = NULL;
     qn_status status = qn_direct_reader_open(path, &reader, err);
     if (status == QN_OK)
-        status = open_header(reader, path, out, err);
+        status = use_header(reader, path, use, context, err);
     qn_direct_reader_close(reader);
     return status;
+}
+
+static qn_status parse_into(void *context, const qn_header_text *header, qn_error *err)
+{
+    return parse(header, context, err);
+}
+
+qn_status qn_safetensors_open_header(const char *path, qn_safetensors **out, qn_error *err)
+{
+    return qn_safetensors_header_of_file(path, parse_into, out, err);
 }
 
 void qn_safetensors_close(qn_safetensors *file)

@@ -37,6 +37,11 @@ enum { QN_HEADER_DTYPE_BYTES = 32 };
 typedef qn_status (*qn_header_visit)(void *context, const qn_header_entry *entry, qn_error *err);
 qn_status qn_safetensors_header_walk(const qn_header_text *header, qn_header_visit visit, void *context, qn_error *err);
 
+/* Reads a file's header and calls `use` with it; the text lives until that returns, `data` is NULL. Fails for a file
+ * that is too short for the header it claims. Nothing is mapped. */
+typedef qn_status (*qn_header_use)(void *context, const qn_header_text *header, qn_error *err);
+qn_status qn_safetensors_header_of_file(const char *path, qn_header_use use, void *context, qn_error *err);
+
 /* Fills *out with *count tensors in the order of the text, to be released with qn_free; their names lie in `names`.
  * Each tensor is checked by itself: name, dtype, shape against bytes, range inside the data. Fills nothing on failure.
  */

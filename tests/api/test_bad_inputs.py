@@ -6,7 +6,8 @@ The table of docs/bad-inputs.md is made from the rows and from what quern says:
     tests/api/test_bad_inputs.py --write      makes it anew (QUERN_BIN names the program)
     pytest tests/api/test_bad_inputs.py       checks each row, and that the page is current
 
-Every row must exit with its code, say nothing on stdout, and one sentence on stderr that has the expected words.
+Every row must exit with its code and say one sentence on stderr that has the expected words. On stdout is what could be
+seen all the same: clean text, and with --json one object that tells the same sentence.
 """
 
 import json
@@ -292,11 +293,11 @@ DONE = {}
 
 # ------------------------------------------------------------------------------------------------------------- running
 
-def inspect(quern, folder):
+def inspect(quern, folder, *options):
     """(exit code, stdout, the last line on stderr with the folder's name taken out)"""
-    done = subprocess.run([quern, "inspect", str(folder)], capture_output=True, timeout=120, check=False)
+    done = subprocess.run([quern, "inspect", str(folder), *options], capture_output=True, timeout=120, check=False)
     lines = done.stderr.decode().splitlines()
-    return done.returncode, done.stdout, lines, (lines[-1] if lines else "").replace(str(folder), "DIR")
+    return done.returncode, done.stdout.decode(), lines, (lines[-1] if lines else "").replace(str(folder), "DIR")
 
 
 def run_row(quern, row):
@@ -308,7 +309,7 @@ def run_row(quern, row):
         folder = pathlib.Path(outer) / "checkpoint"
         folder.mkdir()
         change(Checkpoint(folder, base))
-        DONE[title, what] = inspect(quern, folder)
+        DONE[title, what] = (*inspect(quern, folder), inspect(quern, folder, "--json"))
     return DONE[title, what]
 
 
@@ -322,7 +323,7 @@ def page(quern):
             text += [""] if title else []
             title = row[0]
             text += [f"## {title}", "", "| what is wrong | exit code | message |", "|---|---|---|"]
-        code, _, _, message = run_row(quern, row)
+        code, _, _, message, _ = run_row(quern, row)
         text.append(f"| {row[1]} | {code} | `{message.replace('|', chr(92) + '|')}` |")
     text += ["", "## Truncation", "",
              "A small file of weights cut after every one of its bytes (length, header and data) is refused each time with",
@@ -332,11 +333,14 @@ def page(quern):
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]}: {row[1]}" for row in ROWS])
 def test_is_refused(quern_bin, row):
-    code, stdout, lines, message = run_row(quern_bin, row)
+    code, stdout, lines, message, as_json = run_row(quern_bin, row)
     assert code == BAD_INPUT, lines
-    assert stdout == b""
+    assert stdout.replace("\n", "").isprintable() and "a whole GLM-5 checkpoint" not in stdout
     assert len(lines) == 1, lines
     assert message.startswith("quern: DIR") and row[4] in message
+    assert as_json[0] == BAD_INPUT and as_json[2] == lines
+    told = json.loads(as_json[1])
+    assert (told["runnable"], told["problem"]) == (False, lines[0].removeprefix("quern: "))
 
 
 def test_every_truncation_is_refused(quern_bin, tmp_path):
@@ -346,7 +350,8 @@ def test_every_truncation_is_refused(quern_bin, tmp_path):
     for cut in range(len(whole)):
         checkpoint.write(MODEL, whole[:cut])
         code, stdout, lines, message = inspect(quern_bin, tmp_path)
-        assert (code, stdout, len(lines)) == (BAD_INPUT, b"", 1), (cut, lines)
+        assert (code, len(lines)) == (BAD_INPUT, 1), (cut, lines)
+        assert "cut off" in stdout or "unreadable" in stdout, (cut, stdout)
         assert message.startswith(f"quern: DIR/{MODEL}: ") and "truncated" in message, (cut, message)
     checkpoint.write(MODEL, whole)
     assert "is missing" in inspect(quern_bin, tmp_path)[3]
