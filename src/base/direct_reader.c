@@ -138,7 +138,7 @@ static qn_status read_range(qn_direct_reader *reader, uint64_t offset, uint8_t *
             return qn_fail(err, QN_BAD_INPUT,
                            "%s: ends at byte %llu, inside of what its header tells of: it was truncated, fetch it "
                            "again",
-                           reader->path, (unsigned long long)(offset + got + (size_t)n));
+                           reader->path, (unsigned long long)(offset + got) + (unsigned long long)n);
         got += (size_t)n;
     }
     return QN_OK;
