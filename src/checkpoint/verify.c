@@ -47,15 +47,12 @@ typedef struct stretch {
 } stretch;
 
 typedef struct file_check {
-    verification *v;
+    verification *v; /* to count what was read; NULL: nobody asks */
+    const char *what;
+    const atomic_bool *stop; /* may be NULL */
     qn_direct_reader *reader;
     stretch *stretches;
 } file_check;
-
-static bool is_stopped(const verification *v)
-{
-    return v->options->stop && atomic_load_explicit(v->options->stop, memory_order_relaxed);
-}
 
 /* "DIR/file: [tensor NAME: ]reason". Where the first is, is kept for the error. */
 static void tell_mismatch(verification *v, const char *file, const char *tensor, const char *reason)
@@ -74,20 +71,21 @@ static void tell_mismatch(verification *v, const char *file, const char *tensor,
 
 static qn_status hash_stretch(file_check *c, stretch *s, worker *w)
 {
-    verification *v = c->v;
     qn_hasher_reset(w->hasher);
     for (uint64_t done = 0; done < s->bytes;) {
         size_t bytes = s->bytes - done < READ_BYTES ? (size_t)(s->bytes - done) : READ_BYTES;
         const uint8_t *data = NULL;
-        if (is_stopped(v))
-            return qn_fail(&w->err, QN_CANCELLED, "%s: the verification was stopped: run it again", v->dir);
+        if (c->stop && atomic_load_explicit(c->stop, memory_order_relaxed))
+            return qn_fail(&w->err, QN_CANCELLED, "%s: the verification was stopped: run it again", c->what);
         qn_status status = qn_direct_read(c->reader, s->offset + done, bytes, w->buffer, &data, &w->err);
         if (status != QN_OK)
             return status;
         qn_hasher_update(w->hasher, data, bytes);
         done += bytes;
-        atomic_fetch_add(&v->read_bytes, bytes);
-        qn_progress_add(&v->progress, bytes);
+        if (c->v) {
+            atomic_fetch_add(&c->v->read_bytes, bytes);
+            qn_progress_add(&c->v->progress, bytes);
+        }
     }
     s->differs = !qn_hash_equal(qn_hasher_finish(w->hasher), s->expected);
     return QN_OK;
@@ -120,7 +118,7 @@ static qn_status take_failure(const verification *v, qn_error *err)
 static qn_status check_stretches(verification *v, const qn_manifest_file *file, const char *path, stretch *stretches,
                                  size_t count, qn_error *err)
 {
-    file_check c = {.v = v, .stretches = stretches};
+    file_check c = {.v = v, .what = v->dir, .stop = v->options->stop, .stretches = stretches};
     qn_status status = qn_direct_reader_open(path, &c.reader, err);
     if (status != QN_OK)
         return status;
@@ -136,21 +134,28 @@ static qn_status check_stretches(verification *v, const qn_manifest_file *file, 
     return status;
 }
 
-/* The header's hash covers every name, shape and offset, so one that is equal has the tensors of the manifest, unless
- * that was written by hand. */
+/* Where the file's tensors lie; false: they are not those of the manifest. The header's hash covers every name, shape
+ * and offset, so that can only be if the manifest was written by hand. */
+static bool place_tensors(const qn_manifest_file *file, const qn_safetensors *header, stretch *stretches)
+{
+    if (qn_safetensors_count(header) != file->tensor_count)
+        return false;
+    for (size_t i = 0; i < file->tensor_count; i++) {
+        const qn_tensor *t = qn_safetensors_find(header, file->tensors[i].name);
+        if (!t)
+            return false;
+        stretches[i] = (stretch){.offset = t->offset, .bytes = t->bytes, .expected = file->tensors[i].hash};
+    }
+    return true;
+}
+
 static qn_status check_tensors(verification *v, const qn_manifest_file *file, const char *path,
                                const qn_safetensors *header, qn_error *err)
 {
     stretch *stretches = qn_alloc_zero(file->tensor_count, sizeof *stretches);
     if (!stretches)
         return qn_fail_memory(err, path, file->tensor_count * sizeof *stretches);
-    bool same = qn_safetensors_count(header) == file->tensor_count;
-    for (size_t i = 0; i < file->tensor_count && same; i++) {
-        const qn_tensor *t = qn_safetensors_find(header, file->tensors[i].name);
-        same = t != NULL;
-        if (same)
-            stretches[i] = (stretch){.offset = t->offset, .bytes = t->bytes, .expected = file->tensors[i].hash};
-    }
+    bool same = place_tensors(file, header, stretches);
     qn_status status = QN_OK;
     if (same)
         status = check_stretches(v, file, path, stretches, file->tensor_count, err);
@@ -305,5 +310,57 @@ qn_status qn_verify(const char *dir, const qn_verify_options *options, qn_verify
                          "%s: %zu mismatch%s with its manifest, the first in %s: restore these files, or convert anew",
                          dir, out->mismatches, out->mismatches == 1 ? "" : "es", qn_buffer_string(&v.first));
     qn_buffer_free(&v.first);
+    return status;
+}
+
+/* One stretch after the other; the first that differs fails. */
+static qn_status compare_stretches(file_check *c, const qn_manifest_file *file, worker *w, qn_error *err)
+{
+    for (size_t i = 0; i < file->tensor_count; i++) {
+        if (hash_stretch(c, &c->stretches[i], w) != QN_OK) {
+            *err = w->err;
+            return err->status;
+        }
+        if (c->stretches[i].differs)
+            return qn_fail(err, QN_FAILED,
+                           "%s: tensor %s: the disk gives other bytes than were written: check the disk, then remove "
+                           "the file, and it will be made anew",
+                           c->what, file->tensors[i].name);
+    }
+    return QN_OK;
+}
+
+static qn_status verify_weights(const char *path, const qn_manifest_file *file, const qn_safetensors *header,
+                                const atomic_bool *stop, qn_error *err)
+{
+    file_check c = {.what = path, .stop = stop};
+    worker *w = NULL;
+    c.stretches = qn_alloc_zero(file->tensor_count, sizeof *c.stretches);
+    qn_status status = c.stretches ? QN_OK : qn_fail_memory(err, path, file->tensor_count * sizeof *c.stretches);
+    if (status == QN_OK &&
+        (!qn_hash_equal(qn_safetensors_header_hash(header), file->hash) || !place_tensors(file, header, c.stretches)))
+        status = qn_fail(err, QN_FAILED,
+                         "%s: its header is not the one that was written: check the disk, then remove the file, and it "
+                         "will be made anew",
+                         path);
+    if (status == QN_OK)
+        status = make_workers(1, &w, err);
+    if (status == QN_OK)
+        status = qn_direct_reader_open(path, &c.reader, err);
+    if (status == QN_OK)
+        status = compare_stretches(&c, file, w, err);
+    qn_direct_reader_close(c.reader);
+    free_workers(w, 1);
+    qn_free(c.stretches);
+    return status;
+}
+
+qn_status qn_verify_weights(const char *path, const qn_manifest_file *file, const atomic_bool *stop, qn_error *err)
+{
+    qn_safetensors *header = NULL;
+    qn_status status = qn_safetensors_open_header(path, &header, err); /* which holds its size against the header */
+    if (status == QN_OK)
+        status = verify_weights(path, file, header, stop, err);
+    qn_safetensors_close(header);
     return status;
 }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "checkpoint/manifest.h"
 
 enum { QN_VERIFY_LINES = 16 };
 
@@ -32,5 +32,9 @@ typedef struct qn_verify_result {
  * manifest, or no readable one. QN_RESOURCE: a file that cannot be read, memory. QN_CANCELLED: stopped. *out is filled
  * as far as the work went. */
 qn_status qn_verify(const char *dir, const qn_verify_options *options, qn_verify_result *out, qn_error *err);
+
+/* One file of weights against its entry, by the caller's thread alone. QN_FAILED: the first mismatch. QN_BAD_INPUT: no
+ * safetensors file. `stop` may be NULL. */
+qn_status qn_verify_weights(const char *path, const qn_manifest_file *file, const atomic_bool *stop, qn_error *err);
 
 #endif

@@ -67,6 +67,14 @@ static void add_options(arguments *a)
          .kind = QN_OPTION_FLAG,
          .value = &a->convert.allow_lossy_source,
          .help = "take an FP8 checkpoint, though MXFP4 made from it has a larger error"},
+        {.name = "watch",
+         .kind = QN_OPTION_FLAG,
+         .value = &a->convert.watch,
+         .help = "wait for files of SRC that are still being downloaded, and convert what is there"},
+        {.name = "delete-source-shards",
+         .kind = QN_OPTION_FLAG,
+         .value = &a->convert.delete_source_shards,
+         .help = "remove each file of weights of SRC once all of it is converted and read back from the disk"},
         {.name = "verify",
          .kind = QN_OPTION_FLAG,
          .value = &a->verify,
@@ -100,6 +108,20 @@ static qn_status parse_layers(arguments *a, qn_error *err)
     a->convert.layers = true;
     a->convert.first_layer = values[0];
     a->convert.last_layer = values[1];
+    return QN_OK;
+}
+
+/* QUERN_WATCH_MS: for tests, which cannot wait for seconds. */
+static qn_status read_interval(arguments *a, qn_error *err)
+{
+    const char *text = getenv("QUERN_WATCH_MS");
+    if (!text)
+        return QN_OK;
+    size_t digits = strspn(text, "0123456789");
+    unsigned long ms = digits > 0 && digits < 7 ? strtoul(text, NULL, 10) : 0;
+    if (ms == 0 || text[digits] != '\0')
+        return qn_fail(err, QN_USAGE, "QUERN_WATCH_MS: \"%s\" is no number of milliseconds: give 1 to 999999", text);
+    a->convert.watch_interval_us = ms * UINT64_C(1000);
     return QN_OK;
 }
 
@@ -138,6 +160,8 @@ static qn_status convert(arguments *a, qn_error *err)
     a->convert.rule = a->rtn ? QN_SCALE_OCP : QN_SCALE_LEAST_ERROR;
     a->convert.progress_json = a->json ? stdout : NULL;
     qn_status status = parse_layers(a, err);
+    if (status == QN_OK)
+        status = read_interval(a, err);
     if (status != QN_OK)
         return status;
     a->convert.stop = qn_stop_on_signals();
@@ -172,8 +196,8 @@ static qn_status print_verified(const arguments *a, const qn_verify_result *r, q
 static qn_status verify(arguments *a, qn_error *err)
 {
     const qn_convert_options *c = &a->convert;
-    if (a->layers || c->rest || c->finalize || a->rtn || c->importance || c->allow_lossy_source ||
-        a->max_shard_bytes != QN_DEFAULT_SHARD_BYTES)
+    if (a->layers || c->rest || c->finalize || a->rtn || c->importance || c->allow_lossy_source || c->watch ||
+        c->delete_source_shards || a->max_shard_bytes != QN_DEFAULT_SHARD_BYTES)
         return qn_fail_field(err, QN_USAGE, "verify",
                              "--verify: only reads: of the options of a conversion it takes --threads alone");
     const qn_verify_options options = {.threads = c->threads,

@@ -15,9 +15,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "convert/arrival.h"
 #include "convert/finalize.h"
 #include "convert/job.h"
-#include "convert/shard_file.h"
+#include "convert/session.h"
 #include "convert/state.h"
 #include "convert/workers.h"
 
@@ -81,6 +82,10 @@ static qn_status check_options(const qn_convert_options *o, qn_error *err)
     if (o->finalize && (o->layers || o->rest))
         return qn_fail_field(err, QN_USAGE, "finalize",
                              "--finalize: does nothing else: give --layers and --rest to runs before it");
+    if (o->finalize && (o->watch || o->delete_source_shards))
+        return qn_fail_field(
+            err, QN_USAGE, "finalize",
+            "--finalize: does nothing else: give --watch and --delete-source-shards to runs before it");
     if (o->layers && o->first_layer > o->last_layer)
         return qn_fail_field(err, QN_USAGE, "layers", "--layers: %zu-%zu is no range: give the lower one first",
                              o->first_layer, o->last_layer);
@@ -141,10 +146,19 @@ static qn_status select_shards(qn_job *job, qn_error *err)
     return QN_OK;
 }
 
+static qn_status open_source(qn_job *job, qn_error *err)
+{
+    const qn_convert_options *o = job->options;
+    qn_status status = QN_OK;
+    if (o->watch)
+        status = qn_arrival_wait_for_index(o->source, qn_watch_interval_us(o), o->stop ? o->stop : &job->never, err);
+    return status == QN_OK ? qn_source_open(o->source, o->allow_lossy_source, &job->source, err) : status;
+}
+
 static qn_status open_job(qn_job *job, qn_error *err)
 {
     const qn_convert_options *o = job->options;
-    qn_status status = qn_source_open(o->source, o->allow_lossy_source, &job->source, err);
+    qn_status status = open_source(job, err);
     if (status == QN_OK)
         status = qn_shard_plan_new(job->source, o->max_shard_bytes, &job->plan, err);
     if (status == QN_OK && o->importance)
@@ -175,114 +189,6 @@ static void close_job(qn_job *job)
     qn_source_close(job->source);
 }
 
-/* Which of the selected files are done. */
-static qn_status find_done(qn_job *job, qn_error *err)
-{
-    for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-        bool done = false;
-        qn_status status = qn_shard_file_done(job->options->destination, qn_shard_plan_at(job->plan, i)->name, &done,
-                                              err);
-        if (status != QN_OK)
-            return status;
-        job->state[i] = done ? QN_SHARD_DONE : QN_SHARD_OPEN;
-    }
-    return QN_OK;
-}
-
-/* Before any work, since a file that is missing would show only when its turn comes. */
-static qn_status check_sources(const qn_job *job, qn_error *err)
-{
-    for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-        const qn_planned_shard *s = qn_shard_plan_at(job->plan, i);
-        size_t last = QN_NO_INDEX;
-        for (size_t k = 0; job->selected[i] && job->state[i] == QN_SHARD_OPEN && k < s->count; k++) {
-            size_t file = qn_source_at(job->source, s->tensors[k])->file;
-            if (file == last)
-                continue;
-            last = file;
-            const char *path = qn_source_file_path(job->source, file);
-            if (access(path, R_OK) != 0)
-                return qn_fail(err, QN_BAD_INPUT,
-                               "%s: is missing or unreadable, and tensors of it are still to be converted: fetch the "
-                               "file",
-                               path);
-        }
-    }
-    return QN_OK;
-}
-
-static void begin_progress(qn_job *job)
-{
-    qn_progress_setup setup = {.label = "converting", .unit = "bytes", .json = job->options->progress_json};
-    for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-        if (!job->selected[i])
-            continue;
-        setup.total += qn_shard_plan_at(job->plan, i)->source_bytes;
-        setup.done += job->state[i] == QN_SHARD_DONE ? qn_shard_plan_at(job->plan, i)->source_bytes : 0;
-    }
-    qn_progress_begin(&job->progress, &setup);
-}
-
-/* Files that another run had and has no longer are open again; whether one was found. */
-static qn_status reopen_busy(qn_job *job, bool *found, qn_error *err)
-{
-    *found = false;
-    for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-        if (job->state[i] != QN_SHARD_BUSY)
-            continue;
-        qn_file_lock *lock = NULL;
-        qn_status status = qn_state_lock_file(job->options->destination, qn_shard_plan_at(job->plan, i)->name, &lock,
-                                              job->holder, err);
-        if (status != QN_OK)
-            return status;
-        if (lock) {
-            job->state[i] = QN_SHARD_OPEN;
-            *found = true;
-        }
-        qn_file_lock_release(lock);
-    }
-    return QN_OK;
-}
-
-/* Every selected file, as long as there are some that no other run has. */
-static qn_status convert_shards(qn_job *job, size_t *list, qn_error *err)
-{
-    bool again = true;
-    qn_status status = QN_OK;
-    while (again && status == QN_OK) {
-        size_t count = 0;
-        for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-            if (job->selected[i] && job->state[i] == QN_SHARD_OPEN)
-                list[count++] = i;
-        }
-        status = count > 0 ? qn_workers_run(job, list, count, NULL, NULL, err) : QN_OK;
-        if (status == QN_OK)
-            status = reopen_busy(job, &again, err);
-    }
-    size_t busy = qn_job_count(job, QN_SHARD_BUSY);
-    if (status == QN_OK && busy > 0)
-        return qn_fail(err, QN_FAILED, "%s: %zu file%s being written by %s: run the same command again when it is done",
-                       job->options->destination, busy, busy == 1 ? " is" : "s are", job->holder);
-    return status;
-}
-
-static qn_status run_session(qn_job *job, qn_error *err)
-{
-    qn_status status = find_done(job, err);
-    if (status == QN_OK)
-        status = check_sources(job, err);
-    size_t *list = qn_alloc(qn_shard_plan_count(job->plan), sizeof *list);
-    if (status == QN_OK && !list)
-        status = qn_fail_memory(err, "plan of shards", qn_shard_plan_count(job->plan) * sizeof *list);
-    if (status == QN_OK) {
-        begin_progress(job);
-        status = convert_shards(job, list, err);
-        qn_progress_finish(&job->progress);
-    }
-    qn_free(list);
-    return status;
-}
-
 /* Joins the session, unless the destination is complete. Another run may finalize between any two of these steps, and
  * with that remove what this one is about to join. */
 static qn_status join(qn_job *job, qn_file_lock **session, bool *complete, qn_error *err)
@@ -310,7 +216,7 @@ static qn_status run_job(qn_job *job, qn_convert_result *out, qn_error *err)
     qn_file_lock *session = NULL;
     qn_status status = join(job, &session, &out->already_complete, err);
     if (status == QN_OK && !out->already_complete && !o->finalize)
-        status = run_session(job, err);
+        status = qn_session_run(job, err);
     qn_file_lock_release(session);
     if (status == QN_OK && !out->already_complete && everything) {
         status = qn_finalize(job, err);

@@ -26,9 +26,12 @@ typedef struct qn_convert_options {
     uint64_t max_shard_bytes;
     qn_scale_rule rule;
     const char *importance; /* file of input second moments, or NULL */
-    bool allow_lossy_source, watch, delete_source_shards;
-    FILE *progress_json;     /* gets progress as JSON lines (base/progress.h); NULL: as people want it */
-    const atomic_bool *stop; /* set by a signal's handler: stop at the next tensor; may be NULL */
+    bool allow_lossy_source;
+    bool watch;                 /* wait for files of the source that are still being downloaded (arrival.h) ... */
+    uint64_t watch_interval_us; /* ... and look for them this often; 0: every five seconds */
+    bool delete_source_shards;  /* remove a file of the source when all of it is converted (deletion.h) */
+    FILE *progress_json;        /* gets progress as JSON lines (base/progress.h); NULL: as people want it */
+    const atomic_bool *stop;    /* set by a signal's handler: stop at the next tensor; may be NULL */
 } qn_convert_options;
 
 typedef struct qn_convert_result {

@@ -380,6 +380,11 @@ const qn_source_tensor *qn_source_at(const qn_source *source, size_t i)
     return &source->tensors[i];
 }
 
+bool qn_source_has_index(const qn_source *source)
+{
+    return source->index.root != NULL;
+}
+
 size_t qn_source_file_count(const qn_source *source)
 {
     return source->file_count;

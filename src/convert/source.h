@@ -61,6 +61,7 @@ const char *qn_source_index_hash(const qn_source *source);
 size_t qn_source_count(const qn_source *source); /* of tensors */
 const qn_source_tensor *qn_source_at(const qn_source *source, size_t i);
 
+bool qn_source_has_index(const qn_source *source); /* else it is one model.safetensors */
 size_t qn_source_file_count(const qn_source *source);
 const char *qn_source_file_name(const qn_source *source, size_t file); /* "model-00001-of-00282.safetensors" */
 const char *qn_source_file_path(const qn_source *source, size_t file);
@@ -69,6 +70,9 @@ const char *qn_source_file_path(const qn_source *source, size_t file);
 
 /* Where tensor i lies. Opens its file's header if that was not done yet; dtype and shape are checked there. */
 qn_status qn_source_locate(qn_source *source, size_t i, qn_slice *out, qn_error *err);
+
+/* Does the file have what the index says of it, and nothing else? */
+qn_status qn_source_check_file(qn_source *source, size_t file, qn_error *err);
 
 /* The file for reading; opened for the first that asks, closed with the last release. */
 qn_status qn_source_acquire(qn_source *source, size_t file, qn_direct_reader **out, qn_error *err);

@@ -76,6 +76,14 @@ static qn_status place(const qn_source *source, const qn_source_tensor *t, const
     return QN_OK;
 }
 
+qn_status qn_source_check_file(qn_source *source, size_t file, qn_error *err)
+{
+    pthread_mutex_lock(&source->lock);
+    qn_status status = need_header(source, &source->files[file], err);
+    pthread_mutex_unlock(&source->lock);
+    return status;
+}
+
 qn_status qn_source_locate(qn_source *source, size_t i, qn_slice *out, qn_error *err)
 {
     const qn_source_tensor *t = qn_source_at(source, i);
