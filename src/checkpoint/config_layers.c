@@ -1,5 +1,6 @@
 /* Which layers have experts and which an indexer of their own. As in transformers a list by layer wins over the rule
- * that it spells out; the rules are DeepSeek's and GLM's. */
+ * that it spells out, but which layers have experts must not be told in two ways; the rules are DeepSeek's and GLM's.
+ */
 #include <string.h>
 
 #include "checkpoint/config_parts.h"
@@ -31,10 +32,16 @@ static void read_mlp_types(qn_fields *f, qn_config *out)
 {
     size_t dense = 0, layers = out->num_hidden_layers;
     bool listed = read_list(f, "mlp_layer_types", "sparse", "dense", layers, out->layer_is_sparse);
-    qn_fields_size(f, "first_k_dense_replace", !listed, 0, QN_MAX_LAYERS, &dense);
+    bool counted = qn_fields_size(f, "first_k_dense_replace", !listed, 0, QN_MAX_LAYERS, &dense);
     qn_fields_expect_size(f, "moe_layer_freq", 1, ", use a GLM-5 checkpoint");
     for (size_t i = 0; i < layers && !listed; i++)
         out->layer_is_sparse[i] = i >= dense;
+    for (size_t i = 0; i < layers && listed && counted; i++) {
+        if (out->layer_is_sparse[i] != (i >= dense))
+            qn_fields_fail(f, "first_k_dense_replace",
+                           "is %zu, and mlp_layer_types has layer %zu as a %s one: remove the one that is wrong", dense,
+                           i, out->layer_is_sparse[i] ? "sparse" : "dense");
+    }
 }
 
 /* "FFFSSSF...": F full, S shared; or a list like indexer_types. Returns whether it was there. */

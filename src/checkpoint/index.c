@@ -60,7 +60,11 @@ static qn_status collect_files(const char *path, qn_index *out, qn_error *err)
 
 static qn_status read_total(const char *path, qn_index *out, qn_error *err)
 {
-    const json_t *total = json_object_get(json_object_get(out->root, "metadata"), "total_size");
+    const json_t *metadata = json_object_get(out->root, "metadata");
+    if (metadata && !json_is_object(metadata))
+        return qn_fail(err, QN_BAD_INPUT, "%s: metadata is no object but %s: correct or remove it", path,
+                       qn_json_type_name(metadata));
+    const json_t *total = json_object_get(metadata, "total_size");
     if (!total)
         return QN_OK;
     /* some writers make it a float; whole numbers up to 2^53 lose nothing by that */

@@ -479,6 +479,8 @@ static qn_status load_value(loader *l, section which, const json_t *value)
     case NORMALIZER:
         return value ? read_normalizer(l, value, 0) : QN_OK;
     case ADDED_TOKENS:
+        if (!value && l->sections[which].text)
+            return qn_fail(l->err, QN_BAD_INPUT, "added_tokens: it is null: an array is expected");
         return load_added_tokens(l, value);
     case PRE_TOKENIZER:
         return qn_pretokenizer_parse(value, section_names[which], &l->tokenizer->pretokenizer, l->err);

@@ -348,6 +348,8 @@ static void test_refuses_what_it_does_not_support(void **state)
         {"indexer_types=; index_topk_pattern=\"FFFFFFFX\"", "index_topk_pattern is \"FFFFFFFX\""},
         {"indexer_types=; index_topk_pattern=7", "index_topk_pattern is 7"},
         {"indexer_types=; index_topk_pattern=[\"F\"]", "index_topk_pattern is a list of 1"},
+        {"first_k_dense_replace=0", "first_k_dense_replace is 0, and mlp_layer_types has layer 0 as a dense one"},
+        {"first_k_dense_replace=4", "first_k_dense_replace is 4, and mlp_layer_types has layer 3 as a sparse one"},
         {"index_topk_freq=1.5", "index_topk_freq is 1.5"},
         {"mlp_layer_types=; first_k_dense_replace=", "first_k_dense_replace is absent"},
         {"layer_types=[\"sliding\"]", "layer_types is a list of 1"},

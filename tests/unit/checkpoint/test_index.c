@@ -70,6 +70,22 @@ static void test_refuses_what_is_no_index(void **state)
     assert_null(index.root);
 }
 
+static void test_refuses_metadata_that_are_no_object(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"metadata\":[1],\"weight_map\":{\"t\":\"m.safetensors\"}}";
+    char path[] = "/tmp/quern-index-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    qn_index index;
+    qn_error err;
+    assert_int_equal(qn_file_write(path, text, sizeof text - 1, &err), QN_OK);
+    assert_int_equal(qn_index_open(path, &index, &err), QN_BAD_INPUT);
+    assert_non_null(strstr(err.message, "metadata is no object but array"));
+    unlink(path);
+}
+
 static void test_each_failing_allocation(void **state)
 {
     (void)state;
@@ -90,9 +106,8 @@ int main(void)
 {
     qn_json_init();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_files_and_places),
-        cmocka_unit_test(test_bounds_the_number_of_files),
-        cmocka_unit_test(test_refuses_what_is_no_index),
+        cmocka_unit_test(test_reads_files_and_places),   cmocka_unit_test(test_bounds_the_number_of_files),
+        cmocka_unit_test(test_refuses_what_is_no_index), cmocka_unit_test(test_refuses_metadata_that_are_no_object),
         cmocka_unit_test(test_each_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

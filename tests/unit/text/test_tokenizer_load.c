@@ -100,6 +100,7 @@ static void test_sections(void **state)
     small_refused(&(small_spec){.post = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"New\"}]}"}, "New");
     small_refused(&(small_spec){.post = "{\"type\":\"Sequence\"}"}, "processors");
     small_refused(&(small_spec){.added = "{}"}, "array");
+    small_refused(&(small_spec){.added = "null"}, "it is null: an array is expected");
 }
 
 /* Replaces the first `from` of the file by `to`. */
