@@ -177,7 +177,7 @@ def test_a_source_file_that_goes_away(start, source, undisturbed, dice, tmp_path
     inputs.mkdir()
     for path in source.iterdir():
         (inputs / path.name).symlink_to(path)
-    for i in range(max(2, KILLS // 8)):
+    for i in range(max(2, KILLS // 12)):
         out, victim = tmp_path / f"out-{i}", dice.choice(sorted(inputs.glob("*.safetensors")))
         whole = victim.resolve()
         victim.unlink()

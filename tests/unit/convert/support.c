@@ -80,6 +80,20 @@ void support_make_source(const char *dir, const char *config_path, size_t files)
     qn_free(text);
 }
 
+void support_copy_source(const char *from, const char *to)
+{
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    mkdir(to, 0777);
+    for (size_t i = 0; i < 2; i++) {
+        char path[SUPPORT_PATH_BYTES], *text = NULL;
+        size_t bytes = 0;
+        qn_error err;
+        assert_int_equal(qn_file_read(support_path(from, names[i], path), 1 << 26, &text, &bytes, &err), QN_OK);
+        assert_int_equal(qn_file_write(support_path(to, names[i], path), text, bytes, &err), QN_OK);
+        qn_free(text);
+    }
+}
+
 qn_convert_options support_options(const char *source, const char *destination)
 {
     return (qn_convert_options){

@@ -25,6 +25,10 @@ void support_assert_same(const char *a, const char *b);
  * weights, none of which is there. */
 void support_make_source(const char *dir, const char *config_path, size_t files);
 
+/* Copies config.json and model.safetensors: sources are read past the page cache, so that a busy disk would slow down
+ * whoever reads one again and again. */
+void support_copy_source(const char *from, const char *to);
+
 /* Options for a whole conversion with two threads. */
 qn_convert_options support_options(const char *source, const char *destination);
 

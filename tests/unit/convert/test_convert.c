@@ -12,9 +12,7 @@
 #include "convert/convert.h"
 #include "support.h"
 
-static const char SOURCE[] = "tests/data/oracle/tiny-long";
-
-static char folder[SUPPORT_PATH_BYTES], good[SUPPORT_PATH_BYTES], out[SUPPORT_PATH_BYTES];
+static char folder[SUPPORT_PATH_BYTES], source[SUPPORT_PATH_BYTES], good[SUPPORT_PATH_BYTES], out[SUPPORT_PATH_BYTES];
 
 static void convert_well(const qn_convert_options *options, qn_convert_result *result)
 {
@@ -28,9 +26,11 @@ static int make_folder(void **state)
 {
     (void)state;
     support_make(folder);
+    support_path(folder, "source", source);
+    support_copy_source("tests/data/oracle/tiny-long", source);
     support_path(folder, "good", good);
     support_path(folder, "out", out);
-    qn_convert_options options = support_options(SOURCE, good);
+    qn_convert_options options = support_options(source, good);
     qn_convert_result result;
     convert_well(&options, &result);
     return 0;
@@ -46,7 +46,7 @@ static int remove_folder(void **state)
 static void test_what_a_run_tells(void **state)
 {
     (void)state;
-    qn_convert_options options = support_options(SOURCE, out);
+    qn_convert_options options = support_options(source, out);
     qn_convert_result result;
     options.rest = true;
     convert_well(&options, &result);
@@ -67,7 +67,7 @@ static void test_what_a_run_tells(void **state)
 static void test_stops_when_asked_and_goes_on(void **state)
 {
     (void)state;
-    qn_convert_options options = support_options(SOURCE, out);
+    qn_convert_options options = support_options(source, out);
     qn_convert_result result;
     atomic_bool stop = true;
     qn_error err;
@@ -95,7 +95,7 @@ static long count_calls(const qn_convert_options *options, qn_fault_kind kind)
 static void walk_faults(qn_fault_kind kind)
 {
     enum { POINTS = 15 };
-    qn_convert_options options = support_options(SOURCE, out);
+    qn_convert_options options = support_options(source, out);
     options.threads = 1;
     long calls = count_calls(&options, kind);
     size_t failures = 0;
