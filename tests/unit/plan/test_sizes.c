@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "checkpoint/checkpoint.h"
 #include "configs.h"
 #include "plan/sizes.h"
 
@@ -50,19 +49,21 @@ static void without_an_mtp_layer_the_cache_is_the_smaller(void **state)
 static void a_checkpoint_holds_what_its_config_counts(void **state)
 {
     (void)state;
-    qn_checkpoint *checkpoint;
-    qn_checkpoint_summary summary;
+    qn_listing *listing;
+    qn_summary summary = {0};
     qn_plan_sizes s;
     qn_error err;
-    assert_int_equal(qn_checkpoint_open(TINY_MODEL, &checkpoint, &err), QN_OK);
-    qn_checkpoint_summarise(checkpoint, &summary);
-    assert_int_equal(qn_plan_count(qn_checkpoint_config(checkpoint), &s, &err), QN_OK);
+    read_config(TINY_MODEL "/config.json", &config);
+    assert_int_equal(qn_listing_open(TINY_MODEL, &listing, &err), QN_OK);
+    assert_int_equal(qn_listing_summarise(listing, &summary, &err), QN_OK);
+    assert_int_equal(qn_plan_count(&config, &s, &err), QN_OK);
     assert_int_equal(s.total.parameters, summary.total.parameters);
     assert_int_equal(2 * s.kv_values_per_token_with_mtp,
                      summary.latent_bytes_per_token + summary.index_bytes_per_token);
     for (qn_tensor_kind kind = 0; kind < QN_TENSOR_KINDS; kind++)
         assert_int_equal(s.kind[kind].parameters, summary.kind[kind].parameters);
-    qn_checkpoint_close(checkpoint);
+    qn_summary_free(&summary);
+    qn_listing_close(listing);
 }
 
 static void experts_that_are_no_multiple_of_a_block_are_refused(void **state)
