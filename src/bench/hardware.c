@@ -142,17 +142,20 @@ static void run_round(rig *r)
         note(&r->figure[figure], qn_kernel_rates_sample(r->kernels, figure, r->sample_ms));
 }
 
+/* The first round also finds out how many there will be. */
 static void run_rounds(rig *r, double seconds)
 {
     qn_progress progress;
-    uint64_t started = qn_now_us(), wanted_us = (uint64_t)(seconds * 1e6), gone = 0;
+    uint64_t started = qn_now_us(), wanted_us = (uint64_t)(seconds * 1e6);
+    run_round(r);
+    uint64_t gone = qn_now_us() - started, expected = wanted_us / (gone > 0 ? gone : 1) + 1;
     if (r->options->show_progress)
-        qn_progress_start(&progress, "measuring", "ms", wanted_us / 1000);
-    for (size_t round = 0; round < MAX_SAMPLES && (round < LEAST_ROUNDS || gone < wanted_us); round++) {
+        qn_progress_start(&progress, "measuring", "rounds", qn_max_size(expected, LEAST_ROUNDS));
+    for (size_t round = 1; round < MAX_SAMPLES && (round < LEAST_ROUNDS || gone < wanted_us); round++) {
         run_round(r);
         gone = qn_now_us() - started;
         if (r->options->show_progress)
-            qn_progress_update(&progress, (gone < wanted_us ? gone : wanted_us) / 1000);
+            qn_progress_update(&progress, round + 1);
     }
     if (r->options->show_progress)
         qn_progress_finish(&progress);
