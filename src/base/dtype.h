@@ -15,17 +15,19 @@ typedef enum qn_dtype {
     QN_DTYPE_BF16,
     QN_DTYPE_U8, /* raw bytes: packed MXFP4 codes, E8M0 scales */
     QN_DTYPE_I32,
-    QN_DTYPE_MXFP4, /* not on disk under this name: a matrix of E2M1 codes (two a byte, low nibble the even
-                       element) with one E8M0 scale per 32 elements of a row */
+    QN_DTYPE_MXFP4,   /* not on disk under this name: a matrix of E2M1 codes (two a byte, low nibble the even
+                         element) with one E8M0 scale per 32 elements of a row */
+    QN_DTYPE_F8_E4M3, /* on disk as "F8_E4M3", the OCP E4M3 without infinities; only `convert` reads it */
     QN_DTYPE_COUNT
 } qn_dtype;
 
 const char *qn_dtype_name(qn_dtype dtype); /* as safetensors spells it: "BF16"; MXFP4: "MXFP4" */
 size_t qn_dtype_bits(qn_dtype dtype);      /* per element; MXFP4: 4, the scales not counted */
 
-float qn_f16_to_f32(uint16_t bits);  /* exact, subnormals, infinities and NaN included */
-float qn_e2m1_value(unsigned code);  /* code 0..15: 0 .5 1 1.5 2 3 4 6, bit 3 the sign */
-float qn_e8m0_value(unsigned scale); /* 2^(scale - 127); scale 0 is 2^-127; 255 is NaN */
+float qn_f16_to_f32(uint16_t bits);    /* exact, subnormals, infinities and NaN included */
+float qn_f8_e4m3_to_f32(uint8_t bits); /* exact; 0x7f and 0xff are NaN */
+float qn_e2m1_value(unsigned code);    /* code 0..15: 0 .5 1 1.5 2 3 4 6, bit 3 the sign */
+float qn_e8m0_value(unsigned scale);   /* 2^(scale - 127); scale 0 is 2^-127; 255 is NaN */
 
 static inline float qn_bf16_to_f32(uint16_t bits)
 {

@@ -223,6 +223,18 @@ static qn_status parse_into(void *context, const qn_header_text *header, qn_erro
     return parse(header, context, err);
 }
 
+static qn_status parse_fp8_into(void *context, const qn_header_text *header, qn_error *err)
+{
+    qn_header_text taking = *header;
+    taking.takes_fp8 = true;
+    return parse(&taking, context, err);
+}
+
+qn_status qn_safetensors_open_fp8_header(const char *path, qn_safetensors **out, qn_error *err)
+{
+    return qn_safetensors_header_of_file(path, parse_fp8_into, out, err);
+}
+
 qn_status qn_safetensors_open_header(const char *path, qn_safetensors **out, qn_error *err)
 {
     return qn_safetensors_header_of_file(path, parse_into, out, err);

@@ -39,6 +39,8 @@ typedef struct qn_safetensors qn_safetensors;
 qn_status qn_safetensors_open(const char *path, qn_safetensors **out, qn_error *err);
 /* Reads the header and maps nothing: the tensors have no `data`, and the file may be cut off or removed later. */
 qn_status qn_safetensors_open_header(const char *path, qn_safetensors **out, qn_error *err);
+/* The same for a file that may have tensors of F8_E4M3, which all other readers refuse. */
+qn_status qn_safetensors_open_fp8_header(const char *path, qn_safetensors **out, qn_error *err);
 /* The same over bytes in memory that the caller keeps alive; `what` names them in errors. */
 qn_status qn_safetensors_parse(const uint8_t *data, size_t bytes, const char *what, qn_safetensors **out,
                                qn_error *err);

@@ -306,7 +306,8 @@ static qn_status fail_entry(const tensor_list *list, const qn_header_entry *e, c
 static qn_status find_dtype(const tensor_list *list, const qn_header_entry *e, qn_dtype *out, qn_error *err)
 {
     for (qn_dtype dtype = 0; dtype < QN_DTYPE_COUNT; dtype++) {
-        if (dtype != QN_DTYPE_MXFP4 && is(e->dtype, e->dtype_bytes, qn_dtype_name(dtype))) {
+        bool on_disk = dtype != QN_DTYPE_MXFP4 && (dtype != QN_DTYPE_F8_E4M3 || list->header->takes_fp8);
+        if (on_disk && is(e->dtype, e->dtype_bytes, qn_dtype_name(dtype))) {
             *out = dtype;
             return QN_OK;
         }

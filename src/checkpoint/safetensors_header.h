@@ -5,6 +5,7 @@
 #ifndef QN_CHECKPOINT_SAFETENSORS_HEADER_H
 #define QN_CHECKPOINT_SAFETENSORS_HEADER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ typedef struct qn_header_text {
     const uint8_t *data;            /* the data section behind it; NULL when it is not in memory */
     size_t data_bytes, data_offset; /* of that section, from the start of the file */
     const char *what;               /* the file in errors */
+    bool takes_fp8;                 /* F8_E4M3 is a dtype, which it is for nobody else */
 } qn_header_text;
 
 /* One tensor's entry as it stands: its form is checked, and that its name prints, but not what it says. The dtype may

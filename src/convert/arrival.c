@@ -49,7 +49,7 @@ bool qn_arrival_is_whole(const char *path)
     qn_safetensors *header = NULL;
     qn_error ignored; /* what is wrong may be that it is not all there yet */
     bool whole = access(path, R_OK) == 0 && !qn_arrival_marker(path) &&
-                 qn_safetensors_open_header(path, &header, &ignored) == QN_OK;
+                 qn_safetensors_open_fp8_header(path, &header, &ignored) == QN_OK;
     qn_safetensors_close(header);
     return whole;
 }
@@ -157,9 +157,11 @@ static size_t first_missing(qn_arrivals *a, size_t shard)
 {
     const qn_planned_shard *s = qn_shard_plan_at(a->job->plan, shard);
     for (size_t k = 0; k < s->count; k++) {
-        size_t file = qn_source_at(a->job->source, s->tensors[k])->file;
-        if (!a->whole[file] && !has_file(a, file))
-            return file;
+        const qn_source_tensor *t = qn_source_at(a->job->source, s->tensors[k]);
+        if (!has_file(a, t->file))
+            return t->file;
+        if (!has_file(a, t->scale_file))
+            return t->scale_file;
     }
     return QN_NO_INDEX;
 }

@@ -62,8 +62,10 @@ static void find_needs(qn_deletion *d)
 {
     for (size_t i = 0; i < d->shards; i++) {
         const qn_planned_shard *s = qn_shard_plan_at(d->job->plan, i);
-        for (size_t k = 0; k < s->count; k++)
-            d->needs[qn_source_at(d->job->source, s->tensors[k])->file * d->shards + i] = true;
+        for (size_t k = 0; k < s->count; k++) {
+            const qn_source_tensor *t = qn_source_at(d->job->source, s->tensors[k]);
+            d->needs[t->file * d->shards + i] = d->needs[t->scale_file * d->shards + i] = true;
+        }
     }
 }
 

@@ -42,7 +42,8 @@ static void plan_deletion(const qn_job *job, uint64_t *freed)
             if (job->state[i] == QN_SHARD_DONE)
                 continue;
             for (size_t k = 0; k < s->count; k++) {
-                if (qn_source_at(job->source, s->tensors[k])->file != file)
+                const qn_source_tensor *t = qn_source_at(job->source, s->tensors[k]);
+                if (t->file != file && t->scale_file != file)
                     continue;
                 needed = true;
                 known = known && job->selected[i];

@@ -21,6 +21,8 @@ struct qn_encoder {
     float *run;              /* [RUN_ELEMENTS] */
     float *importance;       /* [cols] of the current expert's projection, NULL: not weighted */
     uint8_t *codes, *scales; /* of a piece */
+    float *block_scales;     /* of the current FP8 tensor ... */
+    size_t block_scale_room; /* ... and how many there is room for */
     qn_hasher *hashers[QN_MAX_OUTPUTS];
     qn_direct_reader *reader; /* of file `file` of the source, NULL: none is held */
     size_t file;
@@ -65,7 +67,8 @@ qn_status qn_encoding_declare(qn_source *source, size_t i, qn_arena *names, qn_t
     if (status != QN_OK)
         return status;
     if (t->expert == QN_NO_INDEX) {
-        status = declare(out, t->name, "", slice.dtype, names, err);
+        qn_dtype dtype = slice.dtype == QN_DTYPE_F8_E4M3 ? QN_DTYPE_BF16 : slice.dtype;
+        status = declare(out, t->name, "", dtype, names, err);
         out->dims = t->dims;
         memcpy(out->shape, t->shape, t->dims * sizeof *t->shape);
         return status;
@@ -120,6 +123,7 @@ void qn_encoder_free(qn_encoder *e)
     release_reader(e);
     for (size_t i = 0; i < QN_MAX_OUTPUTS; i++)
         qn_hasher_free(e->hashers[i]);
+    qn_free(e->block_scales);
     qn_free(e->importance);
     qn_free(e->scales);
     qn_free(e->codes);
@@ -153,6 +157,16 @@ static void widen(float *out, const uint8_t *data, qn_dtype dtype, size_t count)
     }
 }
 
+/* A run of FP8 values of one row, from `column` on, times the scales of their blocks. */
+static void widen_fp8(const qn_encoder *e, float *out, const uint8_t *data, size_t count, const qn_source_tensor *t,
+                      uint64_t first)
+{
+    size_t row = (size_t)(first / t->shape[1]), column = (size_t)(first % t->shape[1]);
+    const float *scales = e->block_scales + row / QN_FP8_BLOCK * qn_ceil_div(t->shape[1], QN_FP8_BLOCK);
+    for (size_t i = 0; i < count; i++)
+        out[i] = qn_f8_e4m3_to_f32(data[i]) * scales[(column + i) / QN_FP8_BLOCK];
+}
+
 static qn_status fail_value(const qn_encoder *e, const qn_source_tensor *t, uint64_t index, qn_error *err)
 {
     const char *path = qn_source_file_path(e->shared->source, t->file);
@@ -182,7 +196,10 @@ static qn_status quantise(qn_encoder *e, passage *p, const uint8_t *data, size_t
     for (size_t at = 0; at < count;) {
         size_t column = (size_t)((p->done + at) % cols);
         size_t run = qn_min_size(qn_min_size(RUN_ELEMENTS, cols - column), count - at);
-        widen(e->run, data + at * element_bytes, p->slice.dtype, run);
+        if (p->slice.dtype == QN_DTYPE_F8_E4M3)
+            widen_fp8(e, e->run, data + at, run, p->tensor, p->done + at);
+        else
+            widen(e->run, data + at * element_bytes, p->slice.dtype, run);
         size_t bad = e->shared->kernels->quantise_mxfp4(e->codes + at / 2, e->scales + at / QN_MXFP4_BLOCK, e->run,
                                                         e->importance ? e->importance + column : NULL,
                                                         run / QN_MXFP4_BLOCK, e->shared->rule);
@@ -248,6 +265,41 @@ static qn_status write_copied(qn_encoder *e, passage *p, const uint8_t *data, si
     return qn_shard_file_write(p->file, p->first, p->done * element_bytes, data, count * element_bytes, err);
 }
 
+/* FP8 that stays no expert becomes BF16, in the buffer for codes. */
+static qn_status write_as_bf16(qn_encoder *e, passage *p, const uint8_t *data, size_t count, qn_error *err)
+{
+    size_t cols = p->tensor->shape[1], room = code_bytes(e->shared->piece_bytes) / sizeof(uint16_t);
+    qn_status status = QN_OK;
+    for (size_t at = 0; at < count && status == QN_OK;) {
+        uint64_t first = p->done + at;
+        size_t filled = 0;
+        while (filled < room && at < count) {
+            size_t run = qn_min_size(RUN_ELEMENTS, cols - (size_t)((p->done + at) % cols));
+            run = qn_min_size(run, qn_min_size(count - at, room - filled));
+            widen_fp8(e, e->run, data + at, run, p->tensor, p->done + at);
+            for (size_t i = 0; i < run; i++) {
+                uint16_t bits = qn_f32_to_bf16(e->run[i]);
+                if ((bits & 0x7f80) == 0x7f80)
+                    return fail_value(e, p->tensor, p->done + at + i, err);
+                memcpy(e->codes + 2 * (filled + i), &bits, sizeof bits);
+            }
+            filled += run;
+            at += run;
+        }
+        qn_hasher_update(e->hashers[0], e->codes, 2 * filled);
+        status = qn_shard_file_write(p->file, p->first, 2 * first, e->codes, 2 * filled, err);
+    }
+    return status;
+}
+
+static qn_status write_piece(qn_encoder *e, passage *p, const uint8_t *data, size_t count, qn_error *err)
+{
+    if (p->tensor->expert != QN_NO_INDEX)
+        return write_quantised(e, p, data, count, err);
+    return p->slice.dtype == QN_DTYPE_F8_E4M3 ? write_as_bf16(e, p, data, count, err)
+                                              : write_copied(e, p, data, count, err);
+}
+
 static qn_status pass_through(qn_encoder *e, passage *p, qn_error *err)
 {
     size_t element_bytes = qn_dtype_bits(p->slice.dtype) / 8;
@@ -263,13 +315,40 @@ static qn_status pass_through(qn_encoder *e, passage *p, qn_error *err)
         status = qn_direct_read(e->reader, p->slice.offset + p->done * element_bytes, count * element_bytes, e->input,
                                 &data, err);
         if (status == QN_OK)
-            status = expert ? write_quantised(e, p, data, count, err) : write_copied(e, p, data, count, err);
+            status = write_piece(e, p, data, count, err);
         p->done += count;
     }
     if (status == QN_OK && expert && p->scale_union == 0)
         return qn_fail(err, QN_BAD_INPUT,
                        "%s: tensor %s: is all zero, as one that was never written: fetch the file again",
                        qn_source_file_path(e->shared->source, p->tensor->file), p->tensor->name);
+    return status;
+}
+
+/* All scales of an FP8 tensor: of the largest, an embedding of 155,000 by 6,144, some 230 kB. */
+static qn_status load_scales(qn_encoder *e, const passage *p, qn_error *err)
+{
+    const qn_source_tensor *t = p->tensor;
+    if (p->slice.dtype != QN_DTYPE_F8_E4M3)
+        return QN_OK;
+    size_t count = qn_ceil_div(t->shape[0], QN_FP8_BLOCK) * qn_ceil_div(t->shape[1], QN_FP8_BLOCK);
+    if (count > e->block_scale_room) {
+        qn_free(e->block_scales);
+        e->block_scales = qn_alloc(count, sizeof *e->block_scales);
+        e->block_scale_room = e->block_scales ? count : 0;
+        if (!e->block_scales)
+            return qn_fail_memory(err, t->scale, count * sizeof *e->block_scales);
+    }
+    qn_status status = need_reader(e, t->scale_file, err);
+    size_t bytes = count * sizeof *e->block_scales;
+    for (size_t at = 0; at < bytes && status == QN_OK;) {
+        size_t piece = qn_min_size(bytes - at, e->shared->piece_bytes);
+        const uint8_t *data = NULL;
+        status = qn_direct_read(e->reader, p->slice.scale_offset + at, piece, e->input, &data, err);
+        if (status == QN_OK)
+            memcpy((uint8_t *)e->block_scales + at, data, piece);
+        at += piece;
+    }
     return status;
 }
 
@@ -287,6 +366,8 @@ qn_status qn_encoder_run(qn_encoder *e, size_t i, qn_shard_file *file, size_t fi
     passage p = {.tensor = qn_source_at(e->shared->source, i), .file = file, .first = first};
     size_t outputs = qn_encoding_outputs(p.tensor);
     qn_status status = qn_source_locate(e->shared->source, i, &p.slice, err);
+    if (status == QN_OK)
+        status = load_scales(e, &p, err);
     if (status == QN_OK)
         status = need_reader(e, p.tensor->file, err);
     if (status != QN_OK)

@@ -26,6 +26,21 @@ static qn_status find_done(qn_job *job, qn_error *err)
     return QN_OK;
 }
 
+static qn_status check_source(const char *path, qn_error *err)
+{
+    const char *marker = qn_arrival_marker(path);
+    if (marker)
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: is being downloaded, as %s%s beside it tells: wait for its end, or give --watch", path,
+                       path, marker);
+    if (access(path, R_OK) != 0)
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: is missing or unreadable, and tensors of it are still to be converted: fetch the file, or "
+                       "give --watch when it is on its way",
+                       path);
+    return QN_OK;
+}
+
 /* Before any work, since a file that is missing would show only when its turn comes. */
 static qn_status check_sources(const qn_job *job, qn_error *err)
 {
@@ -33,20 +48,15 @@ static qn_status check_sources(const qn_job *job, qn_error *err)
         const qn_planned_shard *s = qn_shard_plan_at(job->plan, i);
         size_t last = QN_NO_INDEX;
         for (size_t k = 0; job->selected[i] && job->state[i] == QN_SHARD_OPEN && k < s->count; k++) {
-            size_t file = qn_source_at(job->source, s->tensors[k])->file;
-            if (file == last)
+            const qn_source_tensor *t = qn_source_at(job->source, s->tensors[k]);
+            if (t->file == last && t->scale_file == last)
                 continue;
-            last = file;
-            const char *path = qn_source_file_path(job->source, file), *marker = qn_arrival_marker(path);
-            if (marker)
-                return qn_fail(err, QN_BAD_INPUT,
-                               "%s: is being downloaded, as %s%s beside it tells: wait for its end, or give --watch",
-                               path, path, marker);
-            if (access(path, R_OK) != 0)
-                return qn_fail(err, QN_BAD_INPUT,
-                               "%s: is missing or unreadable, and tensors of it are still to be converted: fetch the "
-                               "file, or give --watch when it is on its way",
-                               path);
+            last = t->file;
+            qn_status status = check_source(qn_source_file_path(job->source, t->file), err);
+            if (status == QN_OK && t->scale_file != t->file)
+                status = check_source(qn_source_file_path(job->source, t->scale_file), err);
+            if (status != QN_OK)
+                return status;
         }
     }
     return QN_OK;

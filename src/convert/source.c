@@ -55,6 +55,19 @@ static qn_status check_quantization(const json_t *quantization, const char *path
     return QN_OK;
 }
 
+/* Scales for blocks of 128 by 128, as every FP8 release of the family has them. */
+static qn_status check_blocks(const json_t *quantization, const char *path, qn_error *err)
+{
+    const json_t *size = json_object_get(quantization, "weight_block_size");
+    if (json_array_size(size) == 2 && json_integer_value(json_array_get(size, 0)) == QN_FP8_BLOCK &&
+        json_integer_value(json_array_get(size, 1)) == QN_FP8_BLOCK)
+        return QN_OK;
+    return qn_fail(err, QN_BAD_INPUT,
+                   "%s: quantization_config.weight_block_size is not [128, 128], the only one that is read for FP8: "
+                   "convert the BF16 release",
+                   path);
+}
+
 /* The config without its quantization_config, which is not the model's. */
 static qn_status parse_config(qn_source *source, const char *path, qn_error *err)
 {
@@ -85,6 +98,10 @@ static qn_status read_config(qn_source *source, const char *path, bool allow_los
     if (status == QN_OK)
         status = check_quantization(json_object_get(source->config_json, "quantization_config"), path, allow_lossy,
                                     err);
+    const json_t *quantization = json_object_get(source->config_json, "quantization_config");
+    source->fp8 = quantization && !json_is_null(quantization);
+    if (status == QN_OK && source->fp8)
+        status = check_blocks(quantization, path, err);
     return status == QN_OK ? parse_config(source, path, err) : status;
 }
 
@@ -129,7 +146,7 @@ static qn_status open_single(qn_source *source, qn_error *err)
     const char *const names[] = {SINGLE_NAME};
     qn_status status = list_files(source, names, 1, err);
     if (status == QN_OK)
-        status = qn_safetensors_open_header(source->files[0].path, &source->files[0].header, err);
+        status = qn_source_open_header(source, &source->files[0], err);
     if (status == QN_OK)
         qn_hash_text(qn_safetensors_header_hash(source->files[0].header), source->index_hash);
     return status;
@@ -196,9 +213,25 @@ static qn_status find_fused(qn_source *source, qn_source_tensor *t, qn_error *er
     t->file = file_of(source, stored);
     if (t->file == QN_NO_INDEX)
         return fail_missing(source, t->name, err);
+    t->scale_file = t->file;
     t->layout = down ? QN_SOURCE_FUSED_DOWN : QN_SOURCE_FUSED_GATE_UP;
     t->stored_as = qn_arena_strndup(source->names, stored, strlen(stored));
     return t->stored_as ? QN_OK : qn_fail_memory(err, source->dir, strlen(stored));
+}
+
+/* "NAME.weight_scale_inv" beside "NAME.weight". */
+static qn_status find_scale(qn_source *source, qn_source_tensor *t, qn_error *err)
+{
+    t->scale_file = t->file;
+    if (!source->fp8 || t->dims != 2)
+        return QN_OK;
+    char name[QN_TENSOR_NAME_BYTES + 16];
+    size_t bytes = (size_t)snprintf(name, sizeof name, "%s_scale_inv", t->stored_as), file = file_of(source, name);
+    if (file == QN_NO_INDEX)
+        return QN_OK;
+    t->scale_file = file;
+    t->scale = qn_arena_strndup(source->names, name, bytes);
+    return t->scale ? QN_OK : qn_fail_memory(err, source->dir, bytes);
 }
 
 static qn_status add_tensor(qn_source *source, const qn_catalogue_tensor *c, qn_error *err)
@@ -215,7 +248,9 @@ static qn_status add_tensor(qn_source *source, const qn_catalogue_tensor *c, qn_
                             .dtype = c->dtype,
                             .file = file_of(source, c->name)};
     qn_status status = QN_OK;
-    if (t->file == QN_NO_INDEX)
+    if (t->file != QN_NO_INDEX)
+        status = find_scale(source, t, err);
+    else
         status = c->expert != QN_NO_INDEX ? find_fused(source, t, err) : fail_missing(source, c->name, err);
     source->count += status == QN_OK;
     return status;
@@ -251,9 +286,10 @@ static int compare_strings(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-static qn_status check_known(const qn_source *source, const char *const *known, const char *name, qn_error *err)
+static qn_status check_known(const qn_source *source, const char *const *known, size_t count, const char *name,
+                             qn_error *err)
 {
-    if (bsearch(&name, known, source->count, sizeof *known, compare_strings))
+    if (bsearch(&name, known, count, sizeof *known, compare_strings))
         return QN_OK;
     return qn_fail(err, QN_BAD_INPUT,
                    "%s: tensor %s: has no place in the model of config.json: use the config.json that came with the "
@@ -264,26 +300,30 @@ static qn_status check_known(const qn_source *source, const char *const *known, 
 /* No tensor is left out of the output. */
 static qn_status refuse_unknown(const qn_source *source, qn_error *err)
 {
-    const char **known = qn_alloc(source->count, sizeof *known);
+    size_t count = 0;
+    const char **known = qn_alloc(2 * source->count, sizeof *known);
     if (!known)
-        return qn_fail_memory(err, source->dir, source->count * sizeof *known);
-    for (size_t i = 0; i < source->count; i++)
-        known[i] = source->tensors[i].stored_as;
-    qsort(known, source->count, sizeof *known, compare_strings);
+        return qn_fail_memory(err, source->dir, 2 * source->count * sizeof *known);
+    for (size_t i = 0; i < source->count; i++) {
+        known[count++] = source->tensors[i].stored_as;
+        if (source->tensors[i].scale)
+            known[count++] = source->tensors[i].scale;
+    }
+    qsort(known, count, sizeof *known, compare_strings);
     qn_status status = QN_OK;
     if (source->index.root) {
         const char *name;
         json_t *file;
         json_object_foreach(source->index.weight_map, name, file)
         {
-            status = check_known(source, known, name, err);
+            status = check_known(source, known, count, name, err);
             if (status != QN_OK)
                 break;
         }
     }
     const qn_safetensors *single = source->index.root ? NULL : source->files[0].header;
     for (size_t i = 0; single && i < qn_safetensors_count(single) && status == QN_OK; i++)
-        status = check_known(source, known, qn_safetensors_at(single, i)->name, err);
+        status = check_known(source, known, count, qn_safetensors_at(single, i)->name, err);
     qn_free(known);
     return status;
 }

@@ -33,6 +33,8 @@ typedef struct qn_source_tensor {
     const char *name;      /* as released; lives as long as the source */
     const char *stored_as; /* the tensor of the file: `name` but for fused experts */
     size_t file;           /* which holds it: index into the source's files */
+    const char *scale;     /* in an FP8 checkpoint: the tensor of its scales, NULL: it has none, ... */
+    size_t scale_file;     /* ... and the file that holds that; without scales, `file` */
     qn_source_layout layout;
     qn_tensor_kind kind;
     size_t layer, expert; /* QN_NO_INDEX: none */
@@ -44,7 +46,10 @@ typedef struct qn_source_tensor {
 typedef struct qn_slice {
     uint64_t offset, bytes;
     qn_dtype dtype;
+    uint64_t scale_offset; /* F8_E4M3 only: of the scales in their file, float32 [ceil(rows / 128), ceil(cols / 128)] */
 } qn_slice;
+
+enum { QN_FP8_BLOCK = 128 }; /* rows and columns that share a scale: weight = value * scale */
 
 /* Errors: QN_BAD_INPUT. A quantised checkpoint is refused: MXFP4 since it is converted already, FP8 for being a lossy
  * copy, unless allow_lossy. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "convert/source_internal.h"
 
 /* The header has what the index says of this file, and nothing else. */
@@ -19,12 +20,18 @@ static qn_status check_header(const qn_source *source, const qn_source_file *f, 
     return QN_OK;
 }
 
+qn_status qn_source_open_header(const qn_source *source, qn_source_file *f, qn_error *err)
+{
+    return source->fp8 ? qn_safetensors_open_fp8_header(f->path, &f->header, err)
+                       : qn_safetensors_open_header(f->path, &f->header, err);
+}
+
 /* With source->lock held. */
 static qn_status need_header(qn_source *source, qn_source_file *f, qn_error *err)
 {
     if (f->header)
         return QN_OK;
-    qn_status status = qn_safetensors_open_header(f->path, &f->header, err);
+    qn_status status = qn_source_open_header(source, f, err);
     if (status == QN_OK)
         status = check_header(source, f, err);
     if (status != QN_OK) {
@@ -63,8 +70,12 @@ static qn_status place(const qn_source *source, const qn_source_tensor *t, const
         dims = 3;
         skipped = (t->expert * parts + (parts == 2 && up)) * t->shape[0] * t->shape[1];
     }
-    bool same = found->dims == dims &&
-                (found->dtype == QN_DTYPE_BF16 || found->dtype == QN_DTYPE_F16 || found->dtype == QN_DTYPE_F32);
+    bool same = found->dims == dims && (t->scale ? found->dtype == QN_DTYPE_F8_E4M3
+                                                 : found->dtype == QN_DTYPE_BF16 || found->dtype == QN_DTYPE_F16 ||
+                                                       found->dtype == QN_DTYPE_F32);
+    if (same != (found->dims == dims) && (t->scale != NULL) != (found->dtype == QN_DTYPE_F8_E4M3))
+        return qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: %s: fetch the files of one release", f->path, found->name,
+                       t->scale ? "has scales and is not F8_E4M3" : "is F8_E4M3 and has no weight_scale_inv");
     for (size_t i = 0; i < dims && same; i++)
         same = found->shape[i] == shape[i];
     if (!same)
@@ -84,6 +95,26 @@ qn_status qn_source_check_file(qn_source *source, size_t file, qn_error *err)
     return status;
 }
 
+/* Where the scales of `t` lie. */
+static qn_status place_scale(qn_source *source, const qn_source_tensor *t, qn_slice *out, qn_error *err)
+{
+    qn_source_file *f = &source->files[t->scale_file];
+    pthread_mutex_lock(&source->lock);
+    qn_status status = need_header(source, f, err);
+    pthread_mutex_unlock(&source->lock);
+    if (status != QN_OK)
+        return status;
+    const qn_tensor *found = qn_safetensors_find(f->header, t->scale);
+    if (!found || found->dtype != QN_DTYPE_F32 || found->dims != 2 ||
+        found->shape[0] != qn_ceil_div(t->shape[0], QN_FP8_BLOCK) ||
+        found->shape[1] != qn_ceil_div(t->shape[1], QN_FP8_BLOCK))
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: tensor %s: is missing or no F32 [%zu, %zu]: fetch the files of one release", f->path,
+                       t->scale, qn_ceil_div(t->shape[0], QN_FP8_BLOCK), qn_ceil_div(t->shape[1], QN_FP8_BLOCK));
+    out->scale_offset = found->offset;
+    return QN_OK;
+}
+
 qn_status qn_source_locate(qn_source *source, size_t i, qn_slice *out, qn_error *err)
 {
     const qn_source_tensor *t = qn_source_at(source, i);
@@ -98,7 +129,8 @@ qn_status qn_source_locate(qn_source *source, size_t i, qn_slice *out, qn_error 
         return qn_fail(err, QN_BAD_INPUT,
                        "%s: tensor %s: is missing, though the index places it there: fetch the file again", f->path,
                        t->stored_as);
-    return place(source, t, found, out, err);
+    status = place(source, t, found, out, err);
+    return status == QN_OK && t->scale ? place_scale(source, t, out, err) : status;
 }
 
 /* A file that is not the one whose header was read would give bytes of other tensors. */

@@ -30,7 +30,10 @@ struct qn_source {
     qn_source_tensor *tensors;
     size_t count;
     pthread_mutex_t lock; /* headers and readers of files */
-    bool told_buffered;
+    bool told_buffered, fp8;
 };
+
+/* The file's header, of an FP8 source too. */
+qn_status qn_source_open_header(const qn_source *source, qn_source_file *file, qn_error *err);
 
 #endif

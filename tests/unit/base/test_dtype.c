@@ -25,12 +25,28 @@ static float value_of(uint32_t word)
 static void test_names_and_bits(void **state)
 {
     (void)state;
-    static const char *const names[] = {"F32", "F16", "BF16", "U8", "I32", "MXFP4"};
-    static const size_t bits[] = {32, 16, 16, 8, 32, 4};
+    static const char *const names[] = {"F32", "F16", "BF16", "U8", "I32", "MXFP4", "F8_E4M3"};
+    static const size_t bits[] = {32, 16, 16, 8, 32, 4, 8};
     for (int i = 0; i < QN_DTYPE_COUNT; i++) {
         assert_string_equal(qn_dtype_name((qn_dtype)i), names[i]);
         assert_int_equal(qn_dtype_bits((qn_dtype)i), bits[i]);
     }
+}
+
+/* Every one of the 256 values, from the definition. */
+static void test_f8_e4m3_is_exact(void **state)
+{
+    (void)state;
+    for (unsigned bits = 0; bits < 256; bits++) {
+        int exponent = (int)(bits >> 3 & 15), fraction = (int)(bits & 7);
+        float magnitude = exponent == 0 ? ldexpf((float)fraction, -9) : ldexpf((float)(8 + fraction), exponent - 10);
+        float value = qn_f8_e4m3_to_f32((uint8_t)bits);
+        if ((bits & 0x7F) == 0x7F)
+            assert_true(isnan(value));
+        else
+            assert_true(value == (bits & 0x80 ? -magnitude : magnitude) && !signbit(value) == !(bits & 0x80));
+    }
+    assert_true(qn_f8_e4m3_to_f32(0x7E) == 448);
 }
 
 /* Every one of the 65,536 values, from the definition. */
@@ -96,11 +112,9 @@ static void test_mxfp4_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_and_bits),
-        cmocka_unit_test(test_f16_is_exact),
-        cmocka_unit_test(test_bf16_rounds_to_nearest_even),
-        cmocka_unit_test(test_bf16_keeps_nan),
-        cmocka_unit_test(test_mxfp4_parts),
+        cmocka_unit_test(test_names_and_bits), cmocka_unit_test(test_f8_e4m3_is_exact),
+        cmocka_unit_test(test_f16_is_exact),   cmocka_unit_test(test_bf16_rounds_to_nearest_even),
+        cmocka_unit_test(test_bf16_keeps_nan), cmocka_unit_test(test_mxfp4_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
