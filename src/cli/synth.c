@@ -93,9 +93,9 @@ static double seconds_of(const qn_synth_result *result)
 static qn_status print_json(const char *destination, int64_t seed, const qn_synth_result *r, qn_error *err)
 {
     json_t *root = json_pack("{s:{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f}}", "result", "destination", destination,
-                             "format", "bf16", "seed", (json_int_t)seed, "files", (json_int_t)r->files, "tensors",
-                             (json_int_t)r->tensors, "weights", (json_int_t)r->weights, "bytes", (json_int_t)r->bytes,
-                             "seconds", seconds_of(r));
+                             "format", r->format == QN_SYNTH_MXFP4 ? "mxfp4" : "bf16", "seed", (json_int_t)seed,
+                             "files", (json_int_t)r->files, "tensors", (json_int_t)r->tensors, "weights",
+                             (json_int_t)r->weights, "bytes", (json_int_t)r->bytes, "seconds", seconds_of(r));
     int failed = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0;
     json_decref(root);
     puts("");

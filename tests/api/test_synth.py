@@ -108,8 +108,9 @@ def tensors_of(folder):
 
 def test_mxfp4_is_what_convert_makes_of_bf16(run_quern, tiny, tmp_path):
     for name, options in {"plain": [], "mxfp4": ["--format", "mxfp4"]}.items():
-        done = run_quern("synth", tiny, tmp_path / name, *options)
+        done = run_quern("synth", tiny, tmp_path / name, "--json", *options)
         assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])["result"]["format"] == (options[1] if options else "bf16")
     done = run_quern("convert", tmp_path / "plain", tmp_path / "converted")
     assert done.returncode == 0, done.stderr
     assert tensors_of(tmp_path / "mxfp4") == tensors_of(tmp_path / "converted")
