@@ -1,10 +1,13 @@
 /* The files that go from the source's folder to the output unchanged: tokenizer, templates, generation config, licence.
  *
- * The rule goes by the name of a regular file directly in the folder (links count as what they lead to):
- *   carried   LICENSE*, LICENCE*, NOTICE*, COPYING* in any case, and names that end in .json, .jsonl, .jinja, .txt,
- * .md, .py, .model, .tiktoken, .yaml or .yml, of at most QN_CARRY_LIMIT_BYTES never     hidden files; what the output
- * has of its own: config.json, README.md, *.index.json, the manifest; what tells of another quantisation:
- * hf_quant_config.json, quantize_config.json, quant_config.json Weights and all else stay. Internal to this room. */
+ * The rule goes by the name of a regular file directly in the folder (links count as what they lead to).
+ *
+ * Carried: LICENSE*, LICENCE*, NOTICE*, COPYING* in any case, and names that end in .json, .jsonl, .jinja, .txt, .md,
+ * .py, .model, .tiktoken, .yaml or .yml, of at most QN_CARRY_LIMIT_BYTES.
+ *
+ * Never: hidden files; what the output has of its own: config.json, README.md, *.index.json, the manifest; what tells
+ * of another quantisation: hf_quant_config.json, quantize_config.json, quant_config.json. Weights and all else stay.
+ * Internal to this room. */
 #ifndef QN_CONVERT_CARRY_H
 #define QN_CONVERT_CARRY_H
 
