@@ -195,12 +195,17 @@ static qn_status print_verified(const arguments *a, const qn_verify_result *r, q
 
 static qn_status verify(arguments *a, qn_error *err)
 {
-    const qn_convert_options *c = &a->convert;
-    if (a->layers || c->rest || c->finalize || a->rtn || c->importance || c->allow_lossy_source || c->watch ||
-        c->delete_source_shards || a->max_shard_bytes != QN_DEFAULT_SHARD_BYTES)
-        return qn_fail_field(err, QN_USAGE, "verify",
-                             "--verify: only reads: of the options of a conversion it takes --threads alone");
-    const qn_verify_options options = {.threads = c->threads,
+    static const char *const of_conversion[] = {
+        "layers",     "rest",  "finalize",           "max-shard-size",      "rtn",
+        "importance", "watch", "allow-lossy-source", "delete-source-shards"};
+    for (size_t i = 0; i < sizeof of_conversion / sizeof *of_conversion; i++) {
+        if (qn_options_given(&a->table, of_conversion[i]))
+            return qn_fail_field(
+                err, QN_USAGE, "verify",
+                "--verify: only reads, and --%s has no meaning for it: give --threads and --json alone",
+                of_conversion[i]);
+    }
+    const qn_verify_options options = {.threads = a->convert.threads,
                                        .progress_json = a->json ? stdout : NULL,
                                        .stop = qn_stop_on_signals()};
     qn_verify_result result;

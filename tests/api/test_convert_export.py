@@ -168,5 +168,6 @@ def test_verify_passes_and_names_what_differs(converted, quern):
 def test_verify_is_refused_without_a_manifest_and_with_other_options(converted, quern, source):
     assert "quern-manifest.json: there is no such file" in quern("--verify", source, code=3)
     assert "--verify: only reads" in quern("--verify", converted, "--rtn", code=2)
+    assert "--max-shard-size has no meaning" in quern("--verify", converted, "--max-shard-size", "6g", code=2)
     assert "--verify: takes one folder" in quern("--verify", converted, source, code=2)
     assert "takes two folders" in quern(converted, code=2)
