@@ -73,14 +73,13 @@ static qn_status parse_config(qn_source *source, const char *path, qn_error *err
 {
     json_t *plain = json_copy(source->config_json);
     char *text = NULL;
-    if (plain) {
-        json_object_del(plain, "quantization_config");
-        text = json_dumps(plain, JSON_ENCODE_ANY);
-    }
-    json_decref(plain);
-    if (!text)
+    if (!plain)
         return qn_fail_memory(err, path, QN_CONFIG_LIMIT_BYTES);
-    qn_status status = qn_config_parse(text, strlen(text), path, &source->config, err);
+    json_object_del(plain, "quantization_config");
+    qn_status status = qn_json_text(plain, path, &text, err);
+    json_decref(plain);
+    if (status == QN_OK)
+        status = qn_config_parse(text, strlen(text), path, &source->config, err);
     qn_free(text);
     return status;
 }
