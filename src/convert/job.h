@@ -38,7 +38,7 @@ typedef struct qn_job {
     _Atomic uint64_t read_bytes, written_bytes;
 } qn_job;
 
-/* Files of the plan still to be done by this run, or by the one that has them. */
+/* How many files of the plan are in this state, as far as this run knows. */
 size_t qn_job_count(const qn_job *job, qn_shard_state state);
 
 #endif

@@ -1,10 +1,11 @@
 /* What runs on one destination share: the folder of the state, its settings, and who is at work.
  *
- *   DST/.quern-convert/settings.json  what decides the bytes of the output; made by the first run, compared by all
- * others DST/.quern-convert/session.lock   shared by every run; whoever finalizes has it alone
+ *   DST/.quern-convert/settings.json  what decides the output's bytes; made by the first run, compared by the others
+ *   DST/.quern-convert/session.lock   shared by every run; whoever finalizes has it alone
  *   DST/.quern-convert/NAME.lock      held by the run that writes the file NAME
- * and the files of shard_file.h. The settings become the manifest's in the end, so that a finished folder can be told
- * from one that was made otherwise. Locks are the kernel's (base/file_lock.h): death releases them. */
+ *
+ * Beside them lie the files of shard_file.h. The settings become the manifest's in the end, so that a finished folder
+ * can be told from one that was made otherwise. Locks are the kernel's (base/file_lock.h): death releases them. */
 #ifndef QN_CONVERT_STATE_H
 #define QN_CONVERT_STATE_H
 
