@@ -42,18 +42,23 @@ static bool is_replaced(const char *name)
     return ends_in(name, ".index.json");
 }
 
+bool qn_carry_is_licence(const char *name)
+{
+    static const char *const starts[] = {"LICENSE", "LICENCE", "NOTICE", "COPYING"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        if (strncasecmp(name, starts[i], strlen(starts[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool qn_carry_takes(const char *name)
 {
-    static const char *const licences[] = {"LICENSE", "LICENCE", "NOTICE", "COPYING"};
     static const char *const suffixes[] = {".json", ".jsonl", ".jinja",    ".txt",  ".md",
                                            ".py",   ".model", ".tiktoken", ".yaml", ".yml"};
     if (is_replaced(name) || qn_manifest_check_file(name, false) != NULL)
         return false;
-    for (size_t i = 0; i < sizeof licences / sizeof *licences; i++) {
-        if (strncasecmp(name, licences[i], strlen(licences[i])) == 0)
-            return true;
-    }
-    return ends_in_one(name, suffixes, sizeof suffixes / sizeof *suffixes);
+    return qn_carry_is_licence(name) || ends_in_one(name, suffixes, sizeof suffixes / sizeof *suffixes);
 }
 
 /* Files that nobody expects to find in the output, and so need no line. */

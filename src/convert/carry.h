@@ -20,6 +20,8 @@ enum { QN_CARRY_LIMIT_BYTES = 64 << 20, QN_CARRY_MAX_FILES = 1024 };
 
 /* Whether the rule carries a file of this name (its size and kind not looked at). */
 bool qn_carry_takes(const char *name);
+/* Whether it is a licence or a notice that goes with one. */
+bool qn_carry_is_licence(const char *name);
 
 /* Copies them, in the order of their names, each replaced at once or not at all, and adds them to the manifest. What is
  * left behind though it is no weights gets a line. */

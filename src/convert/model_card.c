@@ -4,9 +4,9 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/utf8.h"
+#include "convert/carry.h"
 
 enum { FRONT_MATTER_LINES = 512, FRONT_MATTER_BYTES = 64 << 10 };
 
@@ -102,7 +102,7 @@ static front_matter copy_front_matter(const char *readme, size_t bytes, qn_buffe
 
 static void append_size(qn_buffer *out, uint64_t bytes)
 {
-    static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    static const char *const units[] = {"kB", "MB", "GB"};
     uint64_t unit = 1000;
     size_t i = 0;
     while (i < 2 && bytes >= unit * 1000) { /* GB is the largest: 1505.9 GB next to 428.2 GB */
@@ -167,19 +167,13 @@ static void append_serving(qn_buffer *out)
                         "compressed-tensors.\n");
 }
 
-static bool is_licence(const char *name)
-{
-    return strncasecmp(name, "LICENSE", 7) == 0 || strncasecmp(name, "LICENCE", 7) == 0 ||
-           strncasecmp(name, "NOTICE", 6) == 0 || strncasecmp(name, "COPYING", 7) == 0;
-}
-
 static void append_licence(const qn_manifest *manifest, bool in_front, qn_buffer *out)
 {
     qn_buffer_text(out, "\n## Licence\n\nThis is a derivative of the release and stays under the release's licence");
     size_t found = 0;
     for (size_t i = 0; i < qn_manifest_count(manifest); i++) {
         const char *name = qn_manifest_at(manifest, i)->name;
-        if (!is_licence(name))
+        if (!qn_carry_is_licence(name))
             continue;
         qn_buffer_format(out, "%s`%s`", found++ ? ", " : ": ", name);
     }
