@@ -30,8 +30,8 @@ static void add_options(arguments *a)
          .kind = QN_OPTION_STRING,
          .value = &a->layers,
          .value_name = "A-B",
-         .help = "convert the routed experts of these layers only; the MTP layer has the number num_hidden_layers "
-                 "(default: everything, then finalize)"},
+         .help = "convert the routed experts of these layers only, A alone of one; the MTP layer has the number "
+                 "num_hidden_layers (default: everything, then finalize)"},
         {.name = "rest",
          .kind = QN_OPTION_FLAG,
          .value = &a->convert.rest,
