@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/size.h"
 #include "base/utf8.h"
 #include "checkpoint/index.h"
 #include "checkpoint/safetensors_header.h"
@@ -201,13 +202,12 @@ static qn_status count_conversion(struct qn_listing_store *s, const char *name, 
 {
     (void)err;
     qn_listing *l = &s->listing;
-    unsigned number, planned;
     if (ends_with(name, ".safetensors.part"))
         l->started_files++;
     if (ends_with(name, ".safetensors.json"))
         l->converted_files++;
-    if (sscanf(name, "model-%5u-of-%5u.safetensors", &number, &planned) == 2 && planned > l->planned_files)
-        l->planned_files = planned;
+    if (fnmatch("model-[0-9]*-of-[0-9]*.safetensors*", name, 0) == 0)
+        l->planned_files = qn_max_size(l->planned_files, strtoul(strstr(name, "-of-") + 4, NULL, 10));
     return QN_OK;
 }
 
@@ -296,7 +296,7 @@ static qn_status list_header(void *context, const qn_header_text *header, qn_err
     scan *at = context;
     at->header = header;
     at->file->bytes = header->data_offset + header->data_bytes;
-    at->file->whole_bytes = header->data_offset;
+    at->file->whole_bytes = at->file->header_bytes = header->data_offset;
     return qn_safetensors_header_walk(header, list_tensor, at, err);
 }
 

@@ -7,11 +7,15 @@
 #ifndef QN_CHECKPOINT_LISTING_H
 #define QN_CHECKPOINT_LISTING_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "base/hash.h"
 #include "checkpoint/config.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 
 typedef enum qn_listing_kind {
@@ -33,10 +37,12 @@ const char *qn_file_state_name(qn_file_state state); /* "whole", "cut off", "mis
 typedef struct qn_listed_file {
     const char *name; /* plain, as the folder has it: bytes of any kind but '/' */
     qn_file_state state;
-    const char *problem;  /* of an unreadable file, else NULL */
-    uint64_t bytes;       /* on disk */
-    uint64_t whole_bytes; /* that its header says; 0: it could not be read */
+    const char *problem;   /* of an unreadable file, else NULL */
+    uint64_t bytes;        /* on disk */
+    uint64_t whole_bytes;  /* that its header says; 0: it could not be read */
+    uint64_t header_bytes; /* all before the data; 0: it could not be read */
     size_t first_tensor, tensors;
+    qn_hash header_hash; /* zero until qn_listing_checksum */
 } qn_listed_file;
 
 typedef struct qn_listed_tensor {
@@ -46,7 +52,8 @@ typedef struct qn_listed_tensor {
     uint64_t shape[QN_TENSOR_MAX_DIMS];
     uint64_t elements, offset, bytes; /* offset: from the start of the file */
     size_t file;
-    bool whole; /* its bytes are there */
+    bool whole;   /* its bytes are there */
+    qn_hash hash; /* zero until qn_listing_checksum, and of what is not whole */
 } qn_listed_tensor;
 
 typedef struct qn_listing {
@@ -77,5 +84,14 @@ void qn_listing_close(qn_listing *listing); /* NULL is fine */
 
 /* "PATH/NAME", or the path itself when that is a file; to be released with qn_free; NULL when out of memory. */
 char *qn_listing_file_path(const qn_listing *listing, size_t file);
+
+/* Reads all: fills the hashes of headers, and of tensors that are whole, as a manifest has them. `json`: where progress
+ * goes as JSON lines; NULL: to people. `stop` is asked between reads and may be NULL. QN_RESOURCE: a file that cannot
+ * be read, memory. QN_CANCELLED: stopped. */
+qn_status qn_listing_checksum(qn_listing *listing, FILE *json, const atomic_bool *stop, qn_error *err);
+
+/* These hashes against those of the weights in a manifest. QN_FAILED: the error tells the first mismatch and how many
+ * there are. */
+qn_status qn_listing_compare(const qn_listing *listing, const qn_manifest *manifest, qn_error *err);
 
 #endif

@@ -3,9 +3,15 @@
  * checkpoint that is inspected without an error can be run. */
 #include "cli/inspect.h"
 
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/manifest.h"
 #include "cli/chart.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/stop.h"
 #include "model/weights.h"
 
 /* Takes every tensor as a model would, for the checks in it. */
@@ -38,24 +44,77 @@ static qn_status check(const qn_listing *l, qn_error *err)
     return load(l->path, err);
 }
 
-static qn_status inspect(const char *path, bool json, qn_error *err)
+/* The folder's manifest; *out NULL: it has none. */
+static qn_status read_manifest(const qn_listing *l, qn_manifest **out, qn_error *err)
+{
+    struct stat info;
+    *out = NULL;
+    if (l->kind != QN_LISTING_FOLDER)
+        return QN_OK;
+    char *path = qn_path_join(l->path, QN_MANIFEST_NAME);
+    if (!path)
+        return qn_fail_memory(err, l->path, sizeof QN_MANIFEST_NAME);
+    qn_status status = lstat(path, &info) == 0 ? qn_manifest_read(path, out, err) : QN_OK;
+    qn_free(path);
+    return status;
+}
+
+/* Hashes everything; *verdict: what a manifest says to that. QN_FAILED: it says otherwise. */
+static qn_status checksum(qn_listing *l, const char **verdict, qn_error *err)
+{
+    qn_manifest *manifest = NULL;
+    qn_status status = read_manifest(l, &manifest, err);
+    if (status == QN_OK)
+        status = qn_listing_checksum(l, NULL, qn_stop_on_signals(), err);
+    if (status == QN_OK && manifest) {
+        status = qn_listing_compare(l, manifest, err);
+        *verdict = status == QN_OK ? "all headers and tensors are as it says" : "not all are as it says";
+    }
+    qn_manifest_free(manifest);
+    return status;
+}
+
+static qn_status print(const qn_inspection *inspection, bool json, qn_error *err)
+{
+    if (json)
+        return qn_inspect_print_json(inspection, err);
+    qn_inspect_print_text(inspection, qn_locale_has_utf8());
+    return QN_OK;
+}
+
+/* What can't be run comes before what differs from the manifest, which was told as it was found. */
+static qn_status show(qn_listing *listing, const qn_summary *summary, bool json, bool checksums, qn_error *err)
+{
+    qn_error print_err, checksum_err;
+    const char *verdict = NULL;
+    qn_status status = check(listing, err);
+    qn_status sums = checksums ? checksum(listing, &verdict, &checksum_err) : QN_OK;
+    if (sums != QN_OK && !verdict) {
+        *err = checksum_err;
+        return sums;
+    }
+    qn_inspection inspection = {.listing = listing,
+                                .summary = summary,
+                                .problem = status == QN_OK ? NULL : err->message,
+                                .checksums = checksums,
+                                .manifest = verdict};
+    qn_status printed = print(&inspection, json, &print_err);
+    if (status == QN_OK && sums != QN_OK)
+        status = (*err = checksum_err).status;
+    if (status == QN_OK && printed != QN_OK)
+        status = (*err = print_err).status;
+    return status;
+}
+
+static qn_status inspect(const char *path, bool json, bool checksums, qn_error *err)
 {
     qn_listing *listing = NULL;
     qn_summary summary = {0};
-    qn_error print_err;
     qn_status status = qn_listing_open(path, &listing, err);
     if (status == QN_OK)
         status = qn_listing_summarise(listing, &summary, err);
-    if (status == QN_OK) {
-        status = check(listing, err);
-        qn_inspection inspection = {.listing = listing,
-                                    .summary = &summary,
-                                    .problem = status == QN_OK ? NULL : err->message};
-        if (!json)
-            qn_inspect_print_text(&inspection, qn_locale_has_utf8());
-        else if (qn_inspect_print_json(&inspection, &print_err) != QN_OK && status == QN_OK)
-            status = (*err = print_err).status;
-    }
+    if (status == QN_OK)
+        status = show(listing, &summary, json, checksums, err);
     qn_summary_free(&summary);
     qn_listing_close(listing);
     return status;
@@ -63,12 +122,17 @@ static qn_status inspect(const char *path, bool json, qn_error *err)
 
 static int run(int argc, char **argv)
 {
-    bool json = false;
+    bool json = false, checksums = false;
     const qn_option options[] = {
         {.name = "json",
          .kind = QN_OPTION_FLAG,
          .value = &json,
          .help = "print one JSON object, with lists of all layers, files and tensors (default: a picture)"},
+        {.name = "checksum",
+         .kind = QN_OPTION_FLAG,
+         .value = &checksums,
+         .help = "reads all: also the XXH3-128 of every header and tensor, and whether they are those of "
+                 "quern-manifest.json"},
     };
     qn_option_table table = {
         .command = "inspect",
@@ -85,7 +149,7 @@ static int run(int argc, char **argv)
     qn_error err;
     qn_status status = qn_options_parse(&table, argc, argv, &err);
     if (status == QN_OK && !table.help_shown)
-        status = inspect(table.argument[0], json, &err);
+        status = inspect(table.argument[0], json, checksums, &err);
     return status == QN_OK ? 0 : qn_command_fail(&err);
 }
 

@@ -11,7 +11,9 @@
 typedef struct qn_inspection {
     const qn_listing *listing;
     const qn_summary *summary;
-    const char *problem; /* why it can't be run, as the error says it; NULL: it can */
+    const char *problem;  /* why it can't be run, as the error says it; NULL: it can */
+    bool checksums;       /* the listing has them ... */
+    const char *manifest; /* ... and this is what the manifest says to them, NULL: there is none */
 } qn_inspection;
 
 /* A picture for people, at most 80 columns wide; `blocks`: with the block characters of Unicode, else in ASCII. */

@@ -121,7 +121,16 @@ static void json_layers(qn_buffer *out, const qn_summary *s)
     qn_buffer_char(out, ']');
 }
 
-static void json_files(qn_buffer *out, const qn_listing *l)
+static void json_hash(qn_buffer *out, const char *field, bool there, qn_hash hash)
+{
+    char text[QN_HASH_TEXT_BYTES];
+    if (there)
+        qn_buffer_format(out, ",\"%s\":\"%s\"", field, qn_hash_text(hash, text));
+    else
+        qn_buffer_format(out, ",\"%s\":null", field);
+}
+
+static void json_files(qn_buffer *out, const qn_listing *l, bool checksums)
 {
     qn_buffer_text(out, ",\"file_list\":[");
     for (size_t i = 0; i < l->file_count; i++) {
@@ -133,12 +142,14 @@ static void json_files(qn_buffer *out, const qn_listing *l)
                          ",\"tensors\":%zu,\"problem\":",
                          qn_file_state_name(file->state), file->bytes, file->whole_bytes, file->tensors);
         json_text(out, file->problem);
+        if (checksums)
+            json_hash(out, "header_checksum", file->header_bytes > 0, file->header_hash);
         qn_buffer_char(out, '}');
     }
     qn_buffer_char(out, ']');
 }
 
-static void json_tensors(qn_buffer *out, const qn_listing *l)
+static void json_tensors(qn_buffer *out, const qn_listing *l, bool checksums)
 {
     qn_buffer_text(out, ",\"tensors\":[");
     for (size_t i = 0; i < l->tensor_count; i++) {
@@ -152,6 +163,8 @@ static void json_tensors(qn_buffer *out, const qn_listing *l)
             qn_buffer_format(out, "%s%" PRIu64, k ? "," : "", t->shape[k]);
         qn_buffer_format(out, "],\"bytes\":%" PRIu64 ",\"whole\":%s,\"file\":", t->bytes, json_bool(t->whole));
         json_name(out, l->files[t->file].name);
+        if (checksums)
+            json_hash(out, "checksum", t->whole, t->hash);
         qn_buffer_char(out, '}');
     }
     qn_buffer_char(out, ']');
@@ -185,8 +198,12 @@ static void format(qn_buffer *out, const qn_inspection *in)
                      s->files, s->latent_bytes_per_token, s->index_bytes_per_token);
     json_kinds(out, s);
     json_layers(out, s);
-    json_files(out, l);
-    json_tensors(out, l);
+    if (in->checksums) {
+        qn_buffer_text(out, ",\"manifest\":");
+        json_text(out, in->manifest);
+    }
+    json_files(out, l, in->checksums);
+    json_tensors(out, l, in->checksums);
     qn_buffer_text(out, "}\n");
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/hash.h"
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "base/utf8.h"
@@ -368,6 +368,26 @@ static void print_kv(const qn_summary *s)
                s->index_bytes_per_token);
 }
 
+/* Last, since a real model has 100,000 of them. */
+static void print_checksums(const qn_inspection *in)
+{
+    const qn_listing *l = in->listing;
+    char text[QN_HASH_TEXT_BYTES], name[NAME_BYTES];
+    if (!in->checksums)
+        return;
+    printf("\n  manifest     %s\n", in->manifest ? in->manifest : "none");
+    printf("\n  XXH3-128 of headers and tensors\n");
+    for (size_t i = 0; i < l->file_count; i++) {
+        const qn_listed_file *file = &l->files[i];
+        if (file->header_bytes == 0)
+            continue;
+        printf("%s  %s\n", qn_hash_text(file->header_hash, text), printable(file->name, name));
+        for (size_t k = file->first_tensor; k < file->first_tensor + file->tensors; k++)
+            printf("%-32s  %s\n", l->tensors[k].whole ? qn_hash_text(l->tensors[k].hash, text) : "cut off",
+                   l->tensors[k].name);
+    }
+}
+
 void qn_inspect_print_text(const qn_inspection *in, bool blocks)
 {
     const qn_listing *l = in->listing;
@@ -380,4 +400,5 @@ void qn_inspect_print_text(const qn_inspection *in, bool blocks)
     print_layers(in->summary, blocks);
     print_tensors(in->summary, blocks);
     print_kv(in->summary);
+    print_checksums(in);
 }

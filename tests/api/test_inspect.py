@@ -151,8 +151,61 @@ def test_ascii_where_the_locale_has_no_utf8(run_quern, tiny):
     assert max(map(len, lines)) <= 80
 
 
+# ---- checksums
+
+@pytest.fixture(name="converted")
+def converted_fixture(run_quern, tiny, tmp_path):
+    assert run_quern("convert", tiny, tmp_path / "out").returncode == 0
+    return tmp_path / "out"
+
+
+def test_checksums_are_those_of_the_manifest(run_quern, converted):
+    told = json.loads(inspect(run_quern, converted, "--checksum", "--json"))
+    manifest = json.loads((converted / "quern-manifest.json").read_text(encoding="utf-8"))
+    files = {file["name"]: file for file in manifest["files"]}
+    assert told["manifest"] == "all headers and tensors are as it says"
+    assert {tensor["name"]: tensor["checksum"] for tensor in told["tensors"]} == {
+        name: value for file in files.values() for name, value in file.get("tensors", {}).items()}
+    for file in told["file_list"]:
+        assert file["header_checksum"] == files[file["name"]]["header"]
+    table = inspect(run_quern, converted, "--checksum")
+    for tensor in told["tensors"]:
+        assert f"{tensor['checksum']}  {tensor['name']}" in table
+
+
+def test_a_changed_byte_is_told_by_file_and_tensor(run_quern, converted):
+    damaged = converted / "model-00003-of-00008.safetensors"
+    data = bytearray(damaged.read_bytes())
+    data[-5] ^= 1  # of codes or scales that still load
+    damaged.write_bytes(data)
+    done = run_quern("inspect", converted, "--checksum")
+    assert done.returncode == 1
+    assert b"1 mismatch with quern-manifest.json, the first in model-00003-of-00008.safetensors: tensor " in done.stderr
+    assert b"manifest     not all are as it says" in done.stdout
+    assert run_quern("inspect", converted).returncode == 0
+
+
+def test_checksums_without_a_manifest(run_quern, tmp_path):
+    told = json.loads(inspect(run_quern, ORACLE / "tiny-sharded", "--checksum", "--json"))
+    assert told["manifest"] is None
+    assert all(len(tensor["checksum"]) == 32 for tensor in told["tensors"])
+    # of a download that goes on: what is there
+    shutil.copytree(ORACLE / "tiny-sharded", tmp_path / "part")
+    cut = tmp_path / "part" / "model-00002-of-00003.safetensors"
+    cut.write_bytes(cut.read_bytes()[:-100])
+    done = run_quern("inspect", tmp_path / "part", "--checksum", "--json")
+    assert done.returncode == 3
+    part = {tensor["name"]: tensor["checksum"] for tensor in json.loads(done.stdout)["tensors"]}
+    whole = {tensor["name"]: tensor["checksum"] for tensor in told["tensors"]}
+    assert None in part.values()
+    assert all(value in (None, whole[name]) for name, value in part.items())
+    bad = tmp_path / "part" / "quern-manifest.json"
+    bad.write_text("{}", encoding="utf-8")
+    assert run_quern("inspect", tmp_path / "part", "--checksum").returncode == 3
+
+
 def test_usage(run_quern):
-    for arguments in ([], ["a", "b"], ["a", "--checksum"]):
+    for arguments in ([], ["a", "b"], ["a", "--hash"]):
         done = run_quern("inspect", *arguments)
         assert done.returncode == 2
         assert done.stdout == b""
