@@ -128,16 +128,3 @@ size_t qn_memory_available(const char *root)
     }
     return available == SIZE_MAX ? 0 : available;
 }
-
-const char *qn_memory_text(size_t bytes, char *text)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    while (value >= 1024.0 && unit + 1 < sizeof units / sizeof *units) {
-        value /= 1024.0;
-        unit++;
-    }
-    snprintf(text, QN_MEMORY_TEXT_BYTES, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-    return text;
-}

@@ -1,4 +1,4 @@
-/* How much memory the system has for this process, and how amounts of memory are written. */
+/* How much memory the system has for this process. */
 #ifndef QN_BASE_SYSTEM_MEMORY_H
 #define QN_BASE_SYSTEM_MEMORY_H
 
@@ -8,9 +8,5 @@
  * v2) that the process is in, its limit less what it uses and can't drop. `root` is "" but in tests, where it stands
  * before /proc and /sys. 0 when the system does not tell. */
 size_t qn_memory_available(const char *root);
-
-/* "12.3 GiB", "512 B"; text has room for QN_MEMORY_TEXT_BYTES. Returns text. */
-enum { QN_MEMORY_TEXT_BYTES = 32 };
-const char *qn_memory_text(size_t bytes, char *text);
 
 #endif

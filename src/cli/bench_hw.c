@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/amounts.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/system_memory.h"
 #include "bench/hardware.h"
 #include "cli/bench.h"
 #include "cli/command.h"
@@ -99,16 +99,14 @@ static void print_table(const qn_hardware *h)
 static qn_status write_out(const arguments *a, const qn_hardware *hardware, qn_error *err)
 {
     json_t *root = qn_hardware_to_json(hardware);
-    char *text = root != NULL ? json_dumps(root, JSON_REAL_PRECISION(6) | JSON_INDENT(1)) : NULL;
+    char *text = NULL;
+    qn_status status = root != NULL ? qn_json_text(root, "figures as JSON", &text, err)
+                                    : qn_fail_memory(err, "figures as JSON", sizeof *hardware);
     json_decref(root);
-    if (text == NULL) {
-        return qn_fail_memory(err, "figures as JSON", sizeof *hardware);
+    if (status == QN_OK && a->json) {
+        fputs(text, stdout);
     }
-    qn_status status = QN_OK;
-    if (a->json) {
-        puts(text);
-    }
-    if (a->out != NULL) {
+    if (status == QN_OK && a->out != NULL) {
         status = qn_file_write(a->out, text, strlen(text), err);
     }
     qn_free(text);

@@ -4,28 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/amounts.h"
 #include "base/hash.h"
 #include "base/size.h"
-#include "base/system_memory.h"
 #include "base/utf8.h"
 #include "cli/chart.h"
 #include "cli/inspect.h"
 
 enum { TEXT_BYTES = 32, LAYERS_A_LINE = 50, LAYERS_A_GROUP = 10, BAR_CELLS = 12, FILE_LINES = 8, NAME_BYTES = 1100 };
-
-/* "753.3 B". Returns out. */
-static const char *count_text(uint64_t count, char out[TEXT_BYTES])
-{
-    static const char *const units[] = {"", " k", " M", " B", " T"};
-    double value = (double)count;
-    size_t unit = 0;
-    while (value >= 1000 && unit + 1 < sizeof units / sizeof *units) {
-        value /= 1000;
-        unit++;
-    }
-    snprintf(out, TEXT_BYTES, "%.*f%s", unit == 0 ? 0 : value < 10 ? 2 : 1, value, units[unit]);
-    return out;
-}
 
 /* Names of files and paths may hold anything. Returns out. */
 static const char *printable(const char *name, char out[NAME_BYTES])
@@ -303,8 +289,8 @@ static void print_layers(const qn_summary *s, bool blocks)
 
 static void print_kind(const char *name, const qn_kind_summary *k, uint64_t whole, bool blocks)
 {
-    char bytes[QN_MEMORY_TEXT_BYTES], parameters[TEXT_BYTES], bar[QN_BAR_BYTES];
-    printf("  %-14s %7zu %10s %10s %s ", name, k->tensors, count_text(k->parameters, parameters),
+    char bytes[QN_MEMORY_TEXT_BYTES], parameters[QN_COUNT_TEXT_BYTES], bar[QN_BAR_BYTES];
+    printf("  %-14s %7zu %10s %10s %s ", name, k->tensors, qn_count_text(k->parameters, parameters),
            qn_memory_text(k->bytes, bytes),
            qn_chart_bar(whole > 0 ? (double)k->bytes / (double)whole : 0, BAR_CELLS, blocks, bar));
     for (size_t i = 0; i < k->dtypes; i++)

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/amounts.h"
 #include "base/system_memory.h"
 #include "checkpoint/importance.h"
 #include "checkpoint/safetensors_writer.h"

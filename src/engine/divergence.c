@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/size.h"
+#include "base/amounts.h"
 #include "base/system_memory.h"
 #include "engine/pass.h"
 #include "engine/windows.h"

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "base/amounts.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/system_memory.h"
 #include "checkpoint/safetensors_writer.h"
 #include "engine/pass.h"
 #include "engine/record.h"

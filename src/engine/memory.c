@@ -1,8 +1,8 @@
 #include "engine/memory.h"
 
+#include "base/amounts.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "base/system_memory.h"
 
 /* A tenth stays free for the rest of the system and the process's own small things. */
 static const double FITTING_SHARE = 0.9, SHARE_BESIDE_TOO_LARGE_WEIGHTS = 0.25;

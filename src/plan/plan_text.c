@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/system_memory.h"
+#include "base/amounts.h"
 #include "plan/plan.h"
 
-enum { BAR_CELLS = 50, COUNT_BYTES = 32 };
+enum { BAR_CELLS = 50 };
 
 /* "12.3 GiB", right-aligned in `width`, between two texts. */
 static void text_of(qn_buffer *out, const char *before, int width, uint64_t bytes, const char *after)
@@ -15,24 +15,10 @@ static void text_of(qn_buffer *out, const char *before, int width, uint64_t byte
     qn_buffer_format(out, "%s%*s%s", before, width, qn_memory_text((size_t)bytes, text), after);
 }
 
-/* "753.3 B". Returns out. */
-static const char *count_text(uint64_t count, char out[COUNT_BYTES])
-{
-    static const char *const units[] = {"", " k", " M", " B", " T"};
-    double value = (double)count;
-    size_t unit = 0;
-    while (value >= 1000 && unit + 1 < sizeof units / sizeof *units) {
-        value /= 1000;
-        unit++;
-    }
-    snprintf(out, COUNT_BYTES, "%.*f%s", unit == 0 ? 0 : value < 10 ? 2 : 1, value, units[unit]);
-    return out;
-}
-
 static void kind_line(const char *name, const qn_plan_kind *k, qn_buffer *out)
 {
-    char count[COUNT_BYTES];
-    qn_buffer_format(out, "  %-16s %12s", name, count_text(k->parameters, count));
+    char count[QN_COUNT_TEXT_BYTES];
+    qn_buffer_format(out, "  %-16s %12s", name, qn_count_text(k->parameters, count));
     text_of(out, " ", 12, k->bytes[QN_PLAN_BF16], "");
     text_of(out, " ", 16, k->bytes[QN_PLAN_MXFP4], "\n");
 }
@@ -40,10 +26,10 @@ static void kind_line(const char *name, const qn_plan_kind *k, qn_buffer *out)
 static void sizes_text(const qn_plan *p, qn_buffer *out)
 {
     const qn_plan_sizes *s = &p->sizes;
-    char count[COUNT_BYTES], active[COUNT_BYTES];
+    char count[QN_COUNT_TEXT_BYTES], active[QN_COUNT_TEXT_BYTES];
     qn_buffer_format(out,
                      "model: %s parameters, %s of them for a token; %" PRIu64 " weights, %" PRIu64 " router biases\n\n",
-                     count_text(s->total.parameters, count), count_text(s->active_parameters, active), s->weights,
+                     qn_count_text(s->total.parameters, count), qn_count_text(s->active_parameters, active), s->weights,
                      s->router_biases);
     qn_buffer_format(out, "  %-16s %12s %12s %16s\n", "", "parameters", "BF16", "MXFP4 experts");
     for (qn_tensor_kind kind = 0; kind < QN_TENSOR_KINDS; kind++)
@@ -128,7 +114,7 @@ static void ranks_text(const qn_plan *p, qn_plan_form form, qn_buffer *out)
         const qn_rank_layout *l = &p->layout[form][i];
         if (!is_shown(p, form, i, smallest))
             continue;
-        char experts[COUNT_BYTES];
+        char experts[QN_COUNT_TEXT_BYTES];
         snprintf(experts, sizeof experts, "EP %zu x TP %zu", l->expert_groups, l->expert_parts);
         qn_buffer_format(out, "  %5zu %16s", l->ranks, experts);
         text_of(out, " ", 14, l->bytes, "");
