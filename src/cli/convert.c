@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "checkpoint/verify.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/options.h"
 #include "cli/stop.h"
 #include "convert/convert.h"
@@ -145,10 +146,7 @@ static qn_status print_json(const qn_convert_result *r, qn_error *err)
                              r->already_complete, "files_done", (json_int_t)r->files_done, "files_total",
                              (json_int_t)r->files_total, "source_bytes", (json_int_t)r->source_bytes, "output_bytes",
                              (json_int_t)r->output_bytes, "seconds", (double)r->us / 1e6);
-    int failed = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0;
-    fputc('\n', stdout);
-    json_decref(root);
-    return failed ? qn_fail(err, QN_RESOURCE, "--json: the result could not be written: no memory") : QN_OK;
+    return qn_print_json(root, JSON_COMPACT, err);
 }
 
 static qn_status convert(arguments *a, qn_error *err)
@@ -187,10 +185,7 @@ static qn_status print_verified(const arguments *a, const qn_verify_result *r, q
     json_t *root = json_pack("{s:{s:b,s:I,s:I,s:I,s:I,s:f}}", "result", "verified", r->mismatches == 0, "files",
                              (json_int_t)r->files, "tensors", (json_int_t)r->tensors, "mismatches",
                              (json_int_t)r->mismatches, "bytes", (json_int_t)r->bytes, "seconds", seconds);
-    int failed = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0;
-    fputc('\n', stdout);
-    json_decref(root);
-    return failed ? qn_fail(err, QN_RESOURCE, "--json: the result could not be written: no memory") : QN_OK;
+    return qn_print_json(root, JSON_COMPACT, err);
 }
 
 static qn_status verify(arguments *a, qn_error *err)

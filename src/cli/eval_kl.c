@@ -10,6 +10,7 @@
 #include "cli/engine_options.h"
 #include "cli/eval.h"
 #include "cli/eval_text.h"
+#include "cli/json_result.h"
 #include "engine/divergence.h"
 
 enum { BAR_WIDTH = 40 };
@@ -85,10 +86,7 @@ static qn_status print_json(const qn_divergence *d, size_t context, size_t strid
                              d->mean_nll_a, "mean_nll_b", d->mean_nll_b, "tokens", (json_int_t)d->tokens, "scored",
                              (json_int_t)d->scored, "windows", (json_int_t)d->windows, "context", (json_int_t)context,
                              "stride", (json_int_t)stride, "histogram", histogram_json(d));
-    int failed = root == NULL || json_dumpf(root, stdout, 0) != 0;
-    fputc('\n', stdout);
-    json_decref(root);
-    return failed ? qn_fail(err, QN_RESOURCE, "--json: the result could not be written: no memory") : QN_OK;
+    return qn_print_json(root, 0, err);
 }
 
 /* The ids of the text, when both tokenizers agree about them. */

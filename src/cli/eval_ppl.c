@@ -8,6 +8,7 @@
 #include "cli/eval.h"
 #include "cli/eval_output.h"
 #include "cli/eval_text.h"
+#include "cli/json_result.h"
 #include "engine/perplexity.h"
 
 typedef struct arguments {
@@ -44,10 +45,7 @@ static qn_status print_result(const arguments *a, const qn_perplexity *p, size_t
     json_t *root = json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "perplexity", p->perplexity, "mean_nll",
                              p->mean_nll, "tokens", (json_int_t)p->tokens, "scored", (json_int_t)p->scored, "windows",
                              (json_int_t)p->windows, "context", (json_int_t)context, "stride", (json_int_t)stride);
-    int failed = root == NULL || json_dumpf(root, stdout, 0) != 0;
-    fputc('\n', stdout);
-    json_decref(root);
-    return failed ? qn_fail(err, QN_RESOURCE, "--json: the result could not be written: no memory") : QN_OK;
+    return qn_print_json(root, 0, err);
 }
 
 static qn_status measure_tokens(const arguments *a, qn_engine *engine, const qn_tokens *tokens, qn_error *err)

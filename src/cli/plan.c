@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/options.h"
 #include "plan/plan.h"
 
@@ -104,11 +105,7 @@ static qn_status count_threads(size_t *out, qn_error *err)
 static qn_status print(const arguments *a, const qn_plan *plan, qn_error *err)
 {
     if (a->json) {
-        json_t *root = qn_plan_to_json(plan);
-        int failed = root == NULL || json_dumpf(root, stdout, JSON_REAL_PRECISION(6)) != 0;
-        fputc('\n', stdout);
-        json_decref(root);
-        return failed ? qn_fail_memory(err, "plan as JSON", sizeof *plan) : QN_OK;
+        return qn_print_json(qn_plan_to_json(plan), JSON_REAL_PRECISION(6), err);
     }
     qn_buffer text = {0};
     qn_plan_to_text(plan, &text);

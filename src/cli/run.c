@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "cli/answer.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/run_options.h"
 
 enum { STDIN_LIMIT_BYTES = 64 << 20 };
@@ -182,10 +183,11 @@ static qn_status print_json(const qn_run_options *options, const qn_answer *answ
     failed |= json_object_set_new(
         root, "seed", sampling->temperature > 0.0F ? json_integer((json_int_t)sampling->seed) : json_null());
     failed |= json_object_set_new(root, "timings", timings_value(result, load_us));
-    failed |= json_dumpf(root, stdout, JSON_REAL_PRECISION(6));
-    fputc('\n', stdout);
-    json_decref(root);
-    return failed == 0 ? QN_OK : qn_fail(err, QN_RESOURCE, "--json: the result could not be written: no memory");
+    if (failed != 0) {
+        json_decref(root);
+        root = NULL;
+    }
+    return qn_print_json(root, JSON_REAL_PRECISION(6), err);
 }
 
 /* The text to answer: --prompt, or stdin to its end (a chat message loses its last newline). Released with qn_free. */

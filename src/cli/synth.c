@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/pool.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/options.h"
 #include "cli/stop.h"
 #include "synth/synth.h"
@@ -96,10 +97,7 @@ static qn_status print_json(const char *destination, int64_t seed, const qn_synt
                              "format", r->format == QN_SYNTH_MXFP4 ? "mxfp4" : "bf16", "seed", (json_int_t)seed,
                              "files", (json_int_t)r->files, "tensors", (json_int_t)r->tensors, "weights",
                              (json_int_t)r->weights, "bytes", (json_int_t)r->bytes, "seconds", seconds_of(r));
-    int failed = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0;
-    json_decref(root);
-    puts("");
-    return failed ? qn_fail_memory(err, "synth --json", sizeof *r) : QN_OK;
+    return qn_print_json(root, JSON_COMPACT, err);
 }
 
 static void print_text(const char *destination, int64_t seed, const qn_synth_result *r)
