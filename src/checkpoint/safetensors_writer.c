@@ -96,7 +96,8 @@ qn_status qn_safetensors_writer_declare(qn_safetensors_writer *w, const char *na
     if (w->path)
         return qn_fail(err, QN_USAGE, "tensor %s: declared after the file was begun: declare all tensors first", name);
     qn_tensor_declaration d = {.name = name, .dtype = dtype, .dims = dims};
-    if (dims <= QN_TENSOR_MAX_DIMS) /* else the caller's shape may be shorter than dims says, and is refused unread */
+    if (dims > 0 &&
+        dims <= QN_TENSOR_MAX_DIMS) /* else the caller's shape may be shorter than dims says, and is refused unread */
         memcpy(d.shape, shape, dims * sizeof *shape);
     qn_status status = qn_tensor_declare(&d, err);
     if (status == QN_OK)
