@@ -156,11 +156,12 @@ static qn_status remove_file(qn_deletion *d, size_t file, qn_error *err)
     }
     /* the header may have a tensor that the index does not know, and so the output has not */
     qn_status status = qn_source_check_file(d->job->source, file, err);
-    if (status != QN_OK)
-        return status;
-    if (unlink(path) != 0 && errno != ENOENT) /* another run may have been first */
-        return qn_fail_errno(err, path, "remove", errno);
-    d->gone[file] = true;
+    if (status == QN_OK && unlink(path) != 0 && errno != ENOENT)
+        status = qn_fail_errno(err, path, "remove", errno);
+    struct stat info;
+    d->gone[file] = lstat(path, &info) != 0 && errno == ENOENT;
+    if (status != QN_OK) /* what has just been removed by another run cannot be opened, which is no fault */
+        return d->gone[file] ? QN_OK : status;
     qn_log("%s: removed: all its tensors lie in %s, read back and found whole", path, d->job->options->destination);
     return QN_OK;
 }

@@ -41,22 +41,50 @@ static qn_status check_source(const char *path, qn_error *err)
     return QN_OK;
 }
 
+/* Of an open file of the output. */
+static qn_status check_sources_of(const qn_job *job, const qn_planned_shard *s, qn_error *err)
+{
+    size_t last = QN_NO_INDEX;
+    for (size_t k = 0; k < s->count; k++) {
+        const qn_source_tensor *t = qn_source_at(job->source, s->tensors[k]);
+        if (t->file == last && t->scale_file == last)
+            continue;
+        last = t->file;
+        qn_status status = check_source(qn_source_file_path(job->source, t->file), err);
+        if (status == QN_OK && t->scale_file != t->file)
+            status = check_source(qn_source_file_path(job->source, t->scale_file), err);
+        if (status != QN_OK)
+            return status;
+    }
+    return QN_OK;
+}
+
+/* Another run may have finished an open file, and removed its sources, since it was looked at. */
+static qn_status notice_done(qn_job *job, size_t shard, qn_error *err)
+{
+    bool done = false;
+    qn_status status = qn_shard_file_done(job->options->destination, qn_shard_plan_at(job->plan, shard)->name, &done,
+                                          err);
+    if (status == QN_OK && done)
+        job->state[shard] = QN_SHARD_DONE;
+    return status;
+}
+
 /* Before any work, since a file that is missing would show only when its turn comes. */
-static qn_status check_sources(const qn_job *job, qn_error *err)
+static qn_status check_sources(qn_job *job, qn_error *err)
 {
     for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-        const qn_planned_shard *s = qn_shard_plan_at(job->plan, i);
-        size_t last = QN_NO_INDEX;
-        for (size_t k = 0; job->selected[i] && job->state[i] == QN_SHARD_OPEN && k < s->count; k++) {
-            const qn_source_tensor *t = qn_source_at(job->source, s->tensors[k]);
-            if (t->file == last && t->scale_file == last)
-                continue;
-            last = t->file;
-            qn_status status = check_source(qn_source_file_path(job->source, t->file), err);
-            if (status == QN_OK && t->scale_file != t->file)
-                status = check_source(qn_source_file_path(job->source, t->scale_file), err);
-            if (status != QN_OK)
-                return status;
+        if (!job->selected[i] || job->state[i] != QN_SHARD_OPEN)
+            continue;
+        qn_error missing;
+        qn_status status = check_sources_of(job, qn_shard_plan_at(job->plan, i), &missing);
+        if (status == QN_OK)
+            continue;
+        if (notice_done(job, i, err) != QN_OK)
+            return err->status;
+        if (job->state[i] == QN_SHARD_OPEN) {
+            *err = missing;
+            return status;
         }
     }
     return QN_OK;
@@ -91,6 +119,21 @@ static qn_status reopen_busy(qn_job *job, bool *found, qn_error *err)
             *found = true;
         }
         qn_file_lock_release(lock);
+    }
+    return QN_OK;
+}
+
+/* While files are waited for: their sources may be gone because another run has done them. */
+static qn_status notice_all_done(qn_job *job, qn_error *err)
+{
+    for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
+        if (!job->selected[i] || job->state[i] != QN_SHARD_OPEN)
+            continue;
+        qn_status status = notice_done(job, i, err);
+        if (status != QN_OK)
+            return status;
+        if (job->state[i] == QN_SHARD_DONE)
+            qn_progress_add(&job->progress, qn_shard_plan_at(job->plan, i)->source_bytes);
     }
     return QN_OK;
 }
@@ -138,6 +181,8 @@ static qn_status convert_shards(qn_job *job, qn_arrivals *arrivals, qn_deletion 
         if (status == QN_OK && !again && !has_open(job))
             break;
         if (status == QN_OK && count == 0 && arrivals)
+            status = notice_all_done(job, err);
+        if (status == QN_OK && count == 0 && arrivals && has_open(job))
             status = qn_arrivals_wait(arrivals, err);
         if (status != QN_OK)
             return status;
