@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/amounts.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "convert/shard_file.h"
@@ -93,10 +94,10 @@ static qn_status compare(const qn_job *job, uint64_t need, qn_error *err)
     if (need <= has)
         return QN_OK;
     bool may_delete = !job->options->delete_source_shards && same_file_system(job);
+    char need_text[QN_MEMORY_TEXT_BYTES], has_text[QN_MEMORY_TEXT_BYTES];
     return qn_fail(err, QN_RESOURCE,
-                   "%s: %.2f GB are still to be written, and its disk has %.2f GB free: free disk space, or take "
-                   "another disk%s",
-                   dst, (double)need / 1e9, (double)has / 1e9,
+                   "%s: %s are still to be written, and its disk has %s free: free disk space, or take another disk%s",
+                   dst, qn_memory_text(need, need_text), qn_memory_text(has, has_text),
                    may_delete ? ", or give --delete-source-shards to make room on the way" : "");
 }
 

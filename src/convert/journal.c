@@ -112,7 +112,7 @@ qn_status qn_journal_open(const char *path, qn_hash header, size_t count, qn_jou
         return qn_fail_memory(err, path, sizeof *journal);
     }
     journal->fd = qn_fault_hit(QN_FAULT_WRITE) ? (errno = ENOSPC, -1)
-                                               : open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+                                               : open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     qn_status status = journal->fd < 0 ? qn_fail_errno(err, path, "open", errno) : QN_OK;
     char *text = NULL;
     size_t bytes = 0;

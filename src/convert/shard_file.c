@@ -183,7 +183,7 @@ static qn_status open_part(qn_shard_file *file, const qn_buffer *header, qn_erro
 {
     bool fresh = false;
     file->fd = qn_fault_hit(QN_FAULT_WRITE) ? (errno = ENOSPC, -1)
-                                            : open(file->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+                                            : open(file->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (file->fd < 0)
         return qn_fail_errno(err, file->part, "open", errno);
     qn_status status = qn_journal_open(file->journal_path, file->header_hash, file->count, remember, file,

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,6 +63,9 @@ static qn_status make_folders(const char *dst, qn_error *err)
     qn_status status = make_folder(dst, err);
     if (status == QN_OK)
         status = make_folder(path, err);
+    struct stat info;
+    if (status == QN_OK && lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) /* what lies there is written to */
+        status = qn_fail(err, QN_USAGE, "%s: is a symbolic link, and no conversion makes one: remove it", path);
     qn_free(path);
     return status;
 }
@@ -90,10 +94,33 @@ qn_status qn_state_check(const char *dst, const qn_manifest *settings, qn_error 
     return status;
 }
 
-static qn_status enter_or_compare(const char *path, const qn_manifest *settings, qn_error *err)
+/* Files that were begun by settings which are no longer there: what they hold is not known. */
+static qn_status refuse_orphans(const char *dst, qn_error *err)
+{
+    char *path = qn_path_join(dst, QN_CONVERT_FOLDER);
+    if (!path)
+        return qn_fail_memory(err, dst, strlen(dst));
+    qn_status status = QN_OK;
+    DIR *folder = opendir(path);
+    for (struct dirent *at = folder ? readdir(folder) : NULL; at && status == QN_OK; at = readdir(folder)) {
+        if (fnmatch("model-*.part", at->d_name, 0) == 0 || fnmatch("model-*.json", at->d_name, 0) == 0)
+            status = qn_fail(err, QN_BAD_INPUT,
+                             "%s: has files of a conversion, and the settings they were made with are gone: remove the "
+                             "folder %s to begin anew",
+                             path, dst);
+    }
+    if (folder)
+        closedir(folder);
+    qn_free(path);
+    return status;
+}
+
+static qn_status enter_or_compare(const char *dst, const char *path, const qn_manifest *settings, qn_error *err)
 {
     bool found;
     qn_status status = compare_with_file(path, settings, &found, err);
+    if (status == QN_OK && !found)
+        status = refuse_orphans(dst, err);
     return status == QN_OK && !found ? qn_manifest_write(settings, path, err) : status;
 }
 
@@ -104,7 +131,7 @@ static qn_status settle_settings(const char *dst, const qn_manifest *settings, c
     qn_file_lock *lock = NULL;
     qn_status status = lock_path ? qn_file_lock_wait(lock_path, QN_LOCK_EXCLUSIVE, stop, &lock, err) : err->status;
     if (status == QN_OK)
-        status = enter_or_compare(path, settings, err);
+        status = enter_or_compare(dst, path, settings, err);
     qn_file_lock_release(lock);
     qn_free(lock_path);
     qn_free(path);

@@ -466,3 +466,46 @@ def test_usage(convert, run_quern, tiny, tmp_path):
     convert(tiny, code=2)
     assert not out.exists()
     assert b"usage: quern convert SRC DST" in run_quern("convert", "--help").stdout
+
+
+# ---- a state folder that somebody else has been in
+
+@pytest.fixture(name="begun")
+def begun_fixture(run_quern, tmp_path):
+    """A conversion of which one layer is done, and the name of a file that is not."""
+    source = pathlib.Path("tests/data/oracle/tiny-mtp")
+    assert run_quern("convert", source, tmp_path / "out", "--layers", "1-1").returncode == 0
+    done = {path.name for path in (tmp_path / "out").glob("model-*.safetensors")}
+    total = int(next(iter(done))[-len("00004.safetensors"):-len(".safetensors")])
+    left = next(name for i in range(1, total + 1)
+                if (name := f"model-{i:05}-of-{total:05}.safetensors") not in done)
+    return source, tmp_path / "out", left
+
+
+@pytest.mark.parametrize("name", ["{}.part", "{}.journal", "{}.lock", "session.lock", "settings.lock"])
+def test_links_in_the_state_folder_are_not_written_through(run_quern, begun, tmp_path, name):
+    source, out, left = begun
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    link = out / ".quern-convert" / name.format(left)
+    link.unlink(missing_ok=True)
+    link.symlink_to(precious)
+    done = run_quern("convert", source, out)
+    assert done.returncode == 3 and str(link).encode() in done.stderr
+    assert precious.read_bytes() == b"precious" and not (out / "config.json").exists()
+
+
+def test_a_linked_state_folder_is_refused(run_quern, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".quern-convert").symlink_to(tmp_path / "elsewhere")
+    done = run_quern("convert", "tests/data/oracle/tiny-mtp", tmp_path / "out")
+    assert done.returncode == 2 and b"symbolic link" in done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_files_whose_settings_are_gone_are_not_gone_on_with(run_quern, begun):
+    source, out, _ = begun
+    (out / ".quern-convert" / "settings.json").unlink()
+    done = run_quern("convert", source, out, "--rtn")
+    assert done.returncode == 3 and b"the settings they were made with are gone" in done.stderr
