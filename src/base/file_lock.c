@@ -59,7 +59,8 @@ static qn_status open_locked(const char *path, qn_lock_mode mode, int *out, char
                              qn_error *err)
 {
     for (;;) {
-        int fd = qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, -1) : open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        int fd = qn_fault_hit(QN_FAULT_WRITE) ? (errno = EIO, -1)
+                                              : open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0)
             return qn_fail_errno(err, path, "open", errno);
         int code = qn_fault_hit(QN_FAULT_WRITE) ? ENOLCK : lock(fd, mode);
