@@ -19,6 +19,7 @@
 #include "convert/finalize.h"
 #include "convert/job.h"
 #include "convert/session.h"
+#include "convert/shard_file.h"
 #include "convert/state.h"
 #include "convert/workers.h"
 
@@ -31,6 +32,24 @@ size_t qn_job_count(const qn_job *job, qn_shard_state state)
     for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++)
         count += job->state[i] == state;
     return count;
+}
+
+qn_status qn_job_look(qn_job *job, size_t shard, qn_error *err)
+{
+    bool done = false;
+    qn_status status = qn_shard_file_done(job->options->destination, qn_shard_plan_at(job->plan, shard)->name, &done,
+                                          err);
+    if (status == QN_OK)
+        job->state[shard] = done ? QN_SHARD_DONE : QN_SHARD_OPEN;
+    return status;
+}
+
+qn_status qn_job_look_at_all(qn_job *job, qn_error *err)
+{
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < qn_shard_plan_count(job->plan) && status == QN_OK; i++)
+        status = qn_job_look(job, i, err);
+    return status;
 }
 
 /* The absolute path of a folder that may not exist yet, in a folder that does; libc's own allocation, NULL on failure.

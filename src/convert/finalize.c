@@ -17,7 +17,6 @@
 #include "checkpoint/safetensors.h"
 #include "convert/carry.h"
 #include "convert/export.h"
-#include "convert/shard_file.h"
 #include "convert/state.h"
 
 static bool exists(const char *path)
@@ -103,24 +102,18 @@ static void describe_missing(const qn_job *job, qn_buffer *out)
 
 static qn_status find_states(qn_job *job, qn_error *err)
 {
-    for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-        bool done = false;
-        qn_status status = qn_shard_file_done(job->options->destination, qn_shard_plan_at(job->plan, i)->name, &done,
-                                              err);
-        if (status != QN_OK)
-            return status;
-        job->state[i] = done ? QN_SHARD_DONE : QN_SHARD_OPEN;
-    }
+    qn_status status = qn_job_look_at_all(job, err);
+    if (status != QN_OK)
+        return status;
     size_t missing = qn_job_count(job, QN_SHARD_OPEN);
     if (missing == 0)
         return QN_OK;
     qn_buffer text = {0};
     describe_missing(job, &text);
-    qn_status status = qn_fail(err, QN_FAILED,
-                               "%s: %zu of %zu files are not done (%s): convert these, with --layers and --rest, then "
-                               "--finalize",
-                               job->options->destination, missing, qn_shard_plan_count(job->plan),
-                               qn_buffer_string(&text));
+    status = qn_fail(err, QN_FAILED,
+                     "%s: %zu of %zu files are not done (%s): convert these, with --layers and --rest, then "
+                     "--finalize",
+                     job->options->destination, missing, qn_shard_plan_count(job->plan), qn_buffer_string(&text));
     qn_buffer_free(&text);
     return status;
 }

@@ -41,4 +41,9 @@ typedef struct qn_job {
 /* How many files of the plan are in this state, as far as this run knows. */
 size_t qn_job_count(const qn_job *job, qn_shard_state state);
 
+/* Looks whether a file of the plan is in its place: DONE, else OPEN. And the same for all of them. Fails as
+ * qn_shard_file_done does. */
+qn_status qn_job_look(qn_job *job, size_t shard, qn_error *err);
+qn_status qn_job_look_at_all(qn_job *job, qn_error *err);
+
 #endif

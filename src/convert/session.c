@@ -8,23 +8,8 @@
 #include "convert/arrival.h"
 #include "convert/deletion.h"
 #include "convert/disk.h"
-#include "convert/shard_file.h"
 #include "convert/state.h"
 #include "convert/workers.h"
-
-/* Which of the selected files are done. */
-static qn_status find_done(qn_job *job, qn_error *err)
-{
-    for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
-        bool done = false;
-        qn_status status = qn_shard_file_done(job->options->destination, qn_shard_plan_at(job->plan, i)->name, &done,
-                                              err);
-        if (status != QN_OK)
-            return status;
-        job->state[i] = done ? QN_SHARD_DONE : QN_SHARD_OPEN;
-    }
-    return QN_OK;
-}
 
 static qn_status check_source(const char *path, qn_error *err)
 {
@@ -59,17 +44,6 @@ static qn_status check_sources_of(const qn_job *job, const qn_planned_shard *s, 
     return QN_OK;
 }
 
-/* Another run may have finished an open file, and removed its sources, since it was looked at. */
-static qn_status notice_done(qn_job *job, size_t shard, qn_error *err)
-{
-    bool done = false;
-    qn_status status = qn_shard_file_done(job->options->destination, qn_shard_plan_at(job->plan, shard)->name, &done,
-                                          err);
-    if (status == QN_OK && done)
-        job->state[shard] = QN_SHARD_DONE;
-    return status;
-}
-
 /* Before any work, since a file that is missing would show only when its turn comes. */
 static qn_status check_sources(qn_job *job, qn_error *err)
 {
@@ -80,7 +54,8 @@ static qn_status check_sources(qn_job *job, qn_error *err)
         qn_status status = check_sources_of(job, qn_shard_plan_at(job->plan, i), &missing);
         if (status == QN_OK)
             continue;
-        if (notice_done(job, i, err) != QN_OK)
+        /* another run may have finished the file, and removed its sources, since it was looked at */
+        if (qn_job_look(job, i, err) != QN_OK)
             return err->status;
         if (job->state[i] == QN_SHARD_OPEN) {
             *err = missing;
@@ -129,7 +104,7 @@ static qn_status notice_all_done(qn_job *job, qn_error *err)
     for (size_t i = 0; i < qn_shard_plan_count(job->plan); i++) {
         if (!job->selected[i] || job->state[i] != QN_SHARD_OPEN)
             continue;
-        qn_status status = notice_done(job, i, err);
+        qn_status status = qn_job_look(job, i, err);
         if (status != QN_OK)
             return status;
         if (job->state[i] == QN_SHARD_DONE)
@@ -208,7 +183,7 @@ qn_status qn_session_run(qn_job *job, qn_error *err)
     const qn_convert_options *o = job->options;
     qn_arrivals *arrivals = NULL;
     qn_deletion *deletion = NULL;
-    qn_status status = find_done(job, err);
+    qn_status status = qn_job_look_at_all(job, err);
     if (status == QN_OK)
         status = o->watch ? qn_arrivals_new(job, &arrivals, err) : check_sources(job, err);
     if (status == QN_OK && o->delete_source_shards)
