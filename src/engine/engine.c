@@ -141,7 +141,8 @@ static qn_status open_memory(qn_engine *engine, const qn_engine_options *options
         status = qn_model_reserve(engine->model, engine->max_model_len, err);
     }
     if (status == QN_OK) {
-        status = qn_kv_pool_new(&s.layout, qn_ceil_div(engine->max_model_len, block_tokens), &engine->blocks, err);
+        status = qn_kv_pool_new(&s.layout, qn_ceil_div(engine->max_model_len, block_tokens), false, &engine->blocks,
+                                err);
     }
     if (status == QN_OK) {
         status = qn_kv_sequence_init(&engine->sequence, engine->blocks, engine->max_model_len, err);

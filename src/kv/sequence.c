@@ -31,22 +31,28 @@ void qn_kv_sequence_free(qn_kv_sequence *sequence)
     *sequence = (qn_kv_sequence){0};
 }
 
+void qn_kv_sequence_adopt(qn_kv_sequence *sequence, const int32_t *blocks, size_t count)
+{
+    assert(sequence->block_count == 0 && count <= sequence->max_blocks);
+    for (size_t i = 0; i < count; i++)
+        sequence->blocks[i] = blocks[i];
+    sequence->block_count = count;
+}
+
 qn_status qn_kv_sequence_reserve(qn_kv_sequence *sequence, size_t tokens, qn_error *err)
 {
-    size_t wanted = blocks_of(sequence->pool, tokens), before = sequence->block_count;
+    size_t wanted = blocks_of(sequence->pool, tokens);
     if (wanted > sequence->max_blocks)
         return qn_fail(err, QN_USAGE, "sequence: %zu tokens: its cache was opened for %zu", tokens,
                        sequence->max_blocks * qn_kv_pool_layout(sequence->pool)->block_tokens);
-    while (sequence->block_count < wanted) {
-        qn_status status = qn_kv_pool_take(sequence->pool, &sequence->blocks[sequence->block_count], err);
-        if (status != QN_OK) {
-            while (sequence->block_count > before)
-                qn_kv_pool_release(sequence->pool, sequence->blocks[--sequence->block_count]);
-            return status;
-        }
-        sequence->block_count++;
+    if (wanted <= sequence->block_count)
+        return QN_OK;
+    qn_status status = qn_kv_pool_require(sequence->pool, wanted - sequence->block_count, err);
+    while (status == QN_OK && sequence->block_count < wanted) {
+        status = qn_kv_pool_take(sequence->pool, &sequence->blocks[sequence->block_count], err);
+        sequence->block_count += status == QN_OK;
     }
-    return QN_OK;
+    return status;
 }
 
 void qn_kv_sequence_truncate(qn_kv_sequence *sequence, size_t tokens)

@@ -18,9 +18,13 @@ typedef struct qn_kv_sequence {
 qn_status qn_kv_sequence_init(qn_kv_sequence *sequence, qn_kv_pool *pool, size_t max_tokens, qn_error *err);
 void qn_kv_sequence_free(qn_kv_sequence *sequence); /* releases its blocks; {0} is fine */
 
-/* Takes blocks until slots [0, tokens) exist; on failure nothing is taken. */
+/* An empty sequence takes over `count` blocks, the first slots in order, and the caller's reference to each. They fit
+ * in max_tokens. */
+void qn_kv_sequence_adopt(qn_kv_sequence *sequence, const int32_t *blocks, size_t count);
+/* Takes blocks until slots [0, tokens) exist; on failure nothing is taken or evicted. QN_RESOURCE when
+ * too few blocks are available, QN_USAGE past max_tokens. */
 qn_status qn_kv_sequence_reserve(qn_kv_sequence *sequence, size_t tokens, qn_error *err);
-/* Releases the blocks that no slot below `tokens` needs. */
+/* Releases the blocks that no slot below `tokens` needs, the last ones first (kv/pool.h says why). */
 void qn_kv_sequence_truncate(qn_kv_sequence *sequence, size_t tokens);
 
 uint8_t *qn_kv_latent_row(const qn_kv_sequence *sequence, size_t layer, size_t slot);

@@ -92,5 +92,6 @@ qn_status qn_model_kv_layout(const qn_model *model, size_t block_tokens, qn_kv_l
     for (size_t i = 0; i < model->weights.layer_count; i++)
         has_indexer[i] = model->weights.layers[i].attention.has_indexer;
     return qn_kv_layout_make(model->kernels->kv_dtype, block_tokens, model->weights.layer_count,
-                             c->kv_lora_rank + c->qk_rope_head_dim, c->index_head_dim, has_indexer, out, err);
+                             c->kv_lora_rank + c->qk_rope_head_dim, c->index_head_dim,
+                             model->weights.has_mtp ? c->hidden_size : 0, has_indexer, out, err);
 }

@@ -61,11 +61,14 @@ static qn_status count_block(qn_plan *p, qn_error *err)
     bool indexer[QN_MAX_LAYERS + 1];
     size_t layers = p->config.num_hidden_layers;
     memcpy(indexer, p->config.layer_has_indexer, layers * sizeof *indexer);
-    if (p->config.num_nextn_predict_layers > 0)
+    size_t hidden_width = 0;
+    if (p->config.num_nextn_predict_layers > 0) {
         indexer[layers++] = true;
+        hidden_width = p->config.hidden_size;
+    }
     qn_status status = qn_kv_layout_make(QN_DTYPE_BF16, QN_PLAN_BLOCK_TOKENS, layers,
                                          p->config.kv_lora_rank + p->config.qk_rope_head_dim, p->config.index_head_dim,
-                                         indexer, &layout, err);
+                                         hidden_width, indexer, &layout, err);
     p->kv_block_bytes = layout.block_bytes;
     return status;
 }

@@ -45,7 +45,7 @@ rig rig_open(const char *dir, rig_options options)
     must(qn_model_open(r.checkpoint, &model, &r.model, &err));
     must(qn_model_kv_layout(r.model, block_tokens, &layout, &err));
     size_t blocks = (r.max_context_tokens + 1 + block_tokens - 1) / block_tokens * or_default(options.sequences, 1);
-    must(qn_kv_pool_new(&layout, blocks, &r.kv, &err));
+    must(qn_kv_pool_new(&layout, blocks, false, &r.kv, &err));
     r.hidden_size = qn_model_config(r.model)->hidden_size;
     r.vocab_size = qn_model_config(r.model)->vocab_size;
     return r;

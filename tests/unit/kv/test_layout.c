@@ -14,7 +14,7 @@ static void test_regions_follow_each_other(void **state)
     static const bool has_indexer[3] = {true, false, true};
     qn_kv_layout layout;
     qn_error err;
-    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 3, 9, 5, has_indexer, &layout, &err), QN_OK);
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 3, 9, 5, 0, has_indexer, &layout, &err), QN_OK);
     /* 16 rows of 9 BF16 values take 288 bytes, rounded up to 320; of 5 values 160, rounded up to 192 */
     assert_int_equal(layout.latent_offset[0], 0);
     assert_int_equal(layout.index_offset[0], 320);
@@ -22,7 +22,7 @@ static void test_regions_follow_each_other(void **state)
     assert_true(layout.index_offset[1] == SIZE_MAX);
     assert_int_equal(layout.latent_offset[2], 832);
     assert_int_equal(layout.index_offset[2], 1152);
-    assert_int_equal(layout.block_bytes, 1344);
+    assert_int_equal(layout.block_bytes, 4096);
     assert_int_equal(layout.block_tokens, 16);
     assert_int_equal(layout.layer_count, 3);
 }
@@ -38,7 +38,7 @@ static void test_released_sizes(void **state)
     }
     qn_kv_layout layout;
     qn_error err;
-    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 128, 79, 576, 128, has_indexer, &layout, &err), QN_OK);
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 128, 79, 576, 128, 0, has_indexer, &layout, &err), QN_OK);
     assert_int_equal(layout.block_bytes, 128 * 2 * (79 * 576 + full * 128));
 }
 
@@ -50,14 +50,14 @@ static void test_refuses_what_cannot_be(void **state)
     qn_kv_layout layout;
     qn_error err;
     for (size_t i = 0; i < sizeof bad_block_tokens / sizeof bad_block_tokens[0]; i++)
-        assert_int_equal(qn_kv_layout_make(QN_DTYPE_F32, bad_block_tokens[i], 1, 8, 8, has_indexer, &layout, &err),
+        assert_int_equal(qn_kv_layout_make(QN_DTYPE_F32, bad_block_tokens[i], 1, 8, 8, 0, has_indexer, &layout, &err),
                          QN_USAGE);
-    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F16, 16, 1, 8, 8, has_indexer, &layout, &err), QN_OK);
-    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, 0, 8, 8, has_indexer, &layout, &err), QN_OK);
-    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, QN_KV_MAX_LAYERS + 1, 8, 8, has_indexer, &layout, &err),
+    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F16, 16, 1, 8, 8, 0, has_indexer, &layout, &err), QN_OK);
+    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, 0, 8, 8, 0, has_indexer, &layout, &err), QN_OK);
+    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, QN_KV_MAX_LAYERS + 1, 8, 8, 0, has_indexer, &layout, &err),
                          QN_OK);
-    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, 1, 0, 8, has_indexer, &layout, &err), QN_OK);
-    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, 1, 8, SIZE_MAX, has_indexer, &layout, &err), QN_OK);
+    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, 1, 0, 8, 0, has_indexer, &layout, &err), QN_OK);
+    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_F32, 16, 1, 8, SIZE_MAX, 0, has_indexer, &layout, &err), QN_OK);
 }
 
 int main(void)

@@ -17,7 +17,7 @@ static qn_kv_layout small_layout(void)
     static const bool has_indexer[2] = {true, false};
     qn_kv_layout layout;
     qn_error err;
-    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 2, 12, 4, has_indexer, &layout, &err), QN_OK);
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 2, 12, 4, 0, has_indexer, &layout, &err), QN_OK);
     return layout;
 }
 
@@ -27,7 +27,7 @@ static void test_takes_each_block_once(void **state)
     qn_kv_layout layout = small_layout();
     qn_kv_pool *pool;
     qn_error err;
-    assert_int_equal(qn_kv_pool_new(&layout, BLOCKS, &pool, &err), QN_OK);
+    assert_int_equal(qn_kv_pool_new(&layout, BLOCKS, false, &pool, &err), QN_OK);
     assert_int_equal(qn_kv_pool_block_count(pool), BLOCKS);
     assert_int_equal(qn_kv_pool_free_count(pool), BLOCKS);
     assert_true(qn_kv_pool_bytes(pool) >= BLOCKS * layout.block_bytes);
@@ -60,7 +60,7 @@ static void test_counts_references(void **state)
     qn_kv_pool *pool;
     qn_error err;
     int32_t block;
-    assert_int_equal(qn_kv_pool_new(&layout, 1, &pool, &err), QN_OK);
+    assert_int_equal(qn_kv_pool_new(&layout, 1, false, &pool, &err), QN_OK);
     assert_int_equal(qn_kv_pool_take(pool, &block, &err), QN_OK);
     qn_kv_pool_retain(pool, block);
     qn_kv_pool_release(pool, block);
@@ -77,10 +77,10 @@ static void test_refuses_sizes(void **state)
     qn_kv_layout layout = small_layout();
     qn_kv_pool *pool;
     qn_error err;
-    assert_int_equal(qn_kv_pool_new(&layout, 0, &pool, &err), QN_USAGE);
-    assert_int_equal(qn_kv_pool_new(&layout, (size_t)INT32_MAX + 1, &pool, &err), QN_USAGE);
+    assert_int_equal(qn_kv_pool_new(&layout, 0, false, &pool, &err), QN_USAGE);
+    assert_int_equal(qn_kv_pool_new(&layout, (size_t)INT32_MAX + 1, false, &pool, &err), QN_USAGE);
     layout.block_bytes = SIZE_MAX / 2;
-    assert_int_equal(qn_kv_pool_new(&layout, 3, &pool, &err), QN_RESOURCE);
+    assert_int_equal(qn_kv_pool_new(&layout, 3, false, &pool, &err), QN_RESOURCE);
 }
 
 static void test_every_allocation_may_fail(void **state)
@@ -91,7 +91,7 @@ static void test_every_allocation_may_fail(void **state)
         qn_kv_pool *pool = NULL;
         qn_error err;
         qn_fault_arm(QN_FAULT_ALLOC, nth);
-        qn_status status = qn_kv_pool_new(&layout, BLOCKS, &pool, &err);
+        qn_status status = qn_kv_pool_new(&layout, BLOCKS, false, &pool, &err);
         bool failed = qn_fault_seen(QN_FAULT_ALLOC) >= nth;
         qn_fault_disarm();
         qn_kv_pool_free(pool);

@@ -18,9 +18,9 @@ static qn_kv_pool *small_pool(void)
     qn_kv_layout layout;
     qn_kv_pool *pool;
     qn_error err;
-    assert_int_equal(qn_kv_layout_make(QN_DTYPE_F32, BLOCK_TOKENS, 2, LATENT, INDEX, has_indexer, &layout, &err),
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_F32, BLOCK_TOKENS, 2, LATENT, INDEX, 0, has_indexer, &layout, &err),
                      QN_OK);
-    assert_int_equal(qn_kv_pool_new(&layout, BLOCKS, &pool, &err), QN_OK);
+    assert_int_equal(qn_kv_pool_new(&layout, BLOCKS, false, &pool, &err), QN_OK);
     return pool;
 }
 
