@@ -42,6 +42,26 @@ static void test_released_sizes(void **state)
     assert_int_equal(layout.block_bytes, 128 * 2 * (79 * 576 + full * 128));
 }
 
+static void test_final_norm_comes_last(void **state)
+{
+    (void)state;
+    static const bool has_indexer[1] = {true};
+    qn_kv_layout layout;
+    qn_error err;
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 1, 9, 5, 0, has_indexer, &layout, &err), QN_OK);
+    assert_true(layout.hidden_offset == SIZE_MAX);
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 1, 9, 5, 7, has_indexer, &layout, &err), QN_OK);
+    assert_int_equal(layout.hidden_width, 7);
+    assert_int_equal(layout.hidden_offset, 512);
+    assert_int_equal(layout.block_bytes, 4096);
+    /* 3584 bytes fill the block up, and one value more takes another 4096 */
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 1, 9, 5, 896, has_indexer, &layout, &err), QN_OK);
+    assert_int_equal(layout.block_bytes, 4096);
+    assert_int_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 1, 9, 5, 897, has_indexer, &layout, &err), QN_OK);
+    assert_int_equal(layout.block_bytes, 8192);
+    assert_int_not_equal(qn_kv_layout_make(QN_DTYPE_BF16, 16, 1, 9, 5, SIZE_MAX, has_indexer, &layout, &err), QN_OK);
+}
+
 static void test_refuses_what_cannot_be(void **state)
 {
     (void)state;
@@ -65,6 +85,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_regions_follow_each_other),
         cmocka_unit_test(test_released_sizes),
+        cmocka_unit_test(test_final_norm_comes_last),
         cmocka_unit_test(test_refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

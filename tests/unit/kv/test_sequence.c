@@ -60,6 +60,67 @@ static void test_reserve_and_truncate(void **state)
     qn_kv_pool_free(pool);
 }
 
+static void test_adopts_blocks(void **state)
+{
+    (void)state;
+    qn_kv_pool *pool = small_pool();
+    qn_kv_sequence sequence;
+    qn_error err;
+    int32_t blocks[3];
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(qn_kv_pool_take(pool, &blocks[i], &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_init(&sequence, pool, 64, &err), QN_OK);
+    qn_kv_sequence_adopt(&sequence, blocks, 0);
+    assert_int_equal(sequence.block_count, 0);
+    qn_kv_sequence_adopt(&sequence, (const int32_t[]){blocks[2], blocks[0], blocks[1]}, 3);
+    assert_int_equal(sequence.block_count, 3);
+    for (size_t slot = 0; slot < 48; slot++) {
+        const uint8_t *block = qn_kv_pool_block(pool, blocks[(slot / BLOCK_TOKENS + 2) % 3]);
+        assert_ptr_equal(qn_kv_latent_row(&sequence, 0, slot), block + slot % BLOCK_TOKENS * LATENT * sizeof(float));
+    }
+    assert_int_equal(qn_kv_sequence_reserve(&sequence, 64, &err), QN_OK);
+    qn_kv_sequence_free(&sequence);
+    assert_int_equal(qn_kv_pool_free_count(pool), BLOCKS); /* the references came along */
+    qn_kv_pool_free(pool);
+}
+
+static void count_eviction(void *context, int32_t block)
+{
+    size_t *count = context;
+    (void)block;
+    ++*count;
+}
+
+/* A sequence that can't grow as far as it wants evicts nothing in vain; one that can evicts the ends of others first.
+ */
+static void test_reserves_from_kept_blocks(void **state)
+{
+    (void)state;
+    qn_kv_pool *pool = small_pool();
+    qn_kv_sequence kept, sequence;
+    qn_error err;
+    size_t evictions = 0;
+    qn_kv_pool_on_evict(pool, count_eviction, &evictions);
+    assert_int_equal(qn_kv_sequence_init(&kept, pool, 64, &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_reserve(&kept, 64, &err), QN_OK);
+    for (size_t i = 0; i < 4; i++)
+        qn_kv_pool_keep(pool, kept.blocks[i]);
+    qn_kv_sequence_truncate(&kept, 16);
+    assert_int_equal(qn_kv_pool_available(pool), 5);
+    assert_int_equal(qn_kv_sequence_init(&sequence, pool, 96, &err), QN_OK);
+    assert_int_equal(qn_kv_sequence_reserve(&sequence, 96, &err), QN_RESOURCE);
+    assert_int_equal(sequence.block_count, 0);
+    assert_int_equal(evictions, 0);
+    assert_int_equal(qn_kv_sequence_reserve(&sequence, 80, &err), QN_OK);
+    assert_int_equal(evictions, 3);
+    static const int32_t expected[] = {4, 5, 3, 2, 1}; /* the free ones, then the kept ones from the end */
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(sequence.blocks[i], expected[i]);
+    qn_kv_sequence_free(&kept);
+    qn_kv_sequence_free(&sequence);
+    qn_kv_pool_free(pool);
+}
+
 /* Every row of two interleaved sequences keeps what was written to it. */
 static void test_rows_are_distinct(void **state)
 {
@@ -138,6 +199,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserve_and_truncate),
+        cmocka_unit_test(test_adopts_blocks),
+        cmocka_unit_test(test_reserves_from_kept_blocks),
         cmocka_unit_test(test_rows_are_distinct),
         cmocka_unit_test(test_lists_rows),
         cmocka_unit_test(test_allocation_may_fail),
