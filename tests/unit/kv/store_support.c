@@ -121,10 +121,17 @@ void test_waker_init(test_waker *waker)
     pthread_cond_init(&waker->changed, NULL);
 }
 
-void test_waker_allow(test_waker *waker, size_t calls)
+void test_waker_hold(test_waker *waker)
 {
     pthread_mutex_lock(&waker->mutex);
-    waker->allowed = calls;
+    waker->allowed = waker->calls;
+    pthread_mutex_unlock(&waker->mutex);
+}
+
+void test_waker_release(test_waker *waker)
+{
+    pthread_mutex_lock(&waker->mutex);
+    waker->allowed = SIZE_MAX;
     pthread_cond_broadcast(&waker->changed);
     pthread_mutex_unlock(&waker->mutex);
 }

@@ -35,7 +35,8 @@ typedef struct test_waker {
     size_t calls, allowed;
 } test_waker;
 void test_waker_init(test_waker *waker);
-void test_waker_allow(test_waker *waker, size_t calls);
+void test_waker_hold(test_waker *waker); /* allows no more calls than there were */
+void test_waker_release(test_waker *waker);
 void test_wake(void *waker);
 
 qn_kv_store_options test_options(test_waker *waker, size_t max_blocks);
