@@ -17,15 +17,16 @@ MAY_INCLUDE = {
     "kv": ["base"],
     "model": ["base", "checkpoint", "kernels", "kv"],
     "text": ["base"],
-    "engine": ["base", "checkpoint", "kernels", "kv", "model", "text"],
-    "server": ["base", "checkpoint", "kernels", "kv", "model", "text", "engine"],
+    "sampling": ["base"],
+    "engine": ["base", "checkpoint", "kernels", "kv", "model", "text", "sampling"],
+    "server": ["base", "checkpoint", "kernels", "kv", "model", "text", "sampling", "engine"],
     "convert": ["base", "checkpoint", "kernels"],
     "synth": ["base", "checkpoint", "kernels"],
     "bench": ["base", "checkpoint", "kernels", "kv", "model"],
     "plan": ["base", "checkpoint", "kernels", "kv", "model", "bench"],
     "cli": [
-        *("base", "checkpoint", "kernels", "kv", "model", "text", "engine", "server"),
-        *("convert", "synth", "bench", "plan"),
+        *("base", "checkpoint", "kernels", "kv", "model", "text", "sampling"),
+        *("engine", "server", "convert", "synth", "bench", "plan"),
     ],
 }
 

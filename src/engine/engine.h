@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/sampler.h"
+#include "sampling/sampler.h"
 #include "model/model.h"
 #include "text/chat.h"
 #include "text/output.h"

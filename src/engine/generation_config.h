@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "checkpoint/config.h"
-#include "engine/sampler.h"
+#include "sampling/sampler.h"
 
 enum { QN_GENERATION_MAX_EOS = 2 * QN_MAX_EOS };
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/sampler.h"
+#include "sampling/sampler.h"
 #include "kv/sequence.h"
 #include "model/model.h"
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/sampler.h"
+#include "sampling/sampler.h"
 #include "server/request_fields.h"
 #include "text/stop.h"
 

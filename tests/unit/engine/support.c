@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,31 +12,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/random.h"
 
 enum { FILE_LIMIT_BYTES = 1 << 26, LOG_BYTES = 1 << 16 };
 
 static char logged[LOG_BYTES];
-
-uint32_t random_word(random_stream *r)
-{
-    uint32_t counter[4] = {(uint32_t)r->next, (uint32_t)(r->next >> 32), 1, 2};
-    uint32_t key[2] = {(uint32_t)r->seed, (uint32_t)(r->seed >> 32)}, out[4];
-    r->next++;
-    qn_philox4x32_10(counter, key, out);
-    return out[0];
-}
-
-double random_unit(random_stream *r)
-{
-    return ((double)random_word(r) + 0.5) * 0x1p-32;
-}
-
-double random_normal(random_stream *r)
-{
-    double u = random_unit(r), v = random_unit(r);
-    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
-}
 
 static void collect_log(void *context, const char *line)
 {

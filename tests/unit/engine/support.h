@@ -1,4 +1,4 @@
-/* What the tests of the engine share: engines of small models, runs, random numbers. */
+/* What the tests of the engine share: engines of small models, runs. */
 #ifndef QN_TESTS_ENGINE_SUPPORT_H
 #define QN_TESTS_ENGINE_SUPPORT_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "unit/random_stream.h"
 
 /* Sanitized builds compute some twenty times slower: tests take smaller shares of their work there. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -19,14 +20,6 @@
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
-
-typedef struct random_stream {
-    uint64_t seed, next;
-} random_stream;
-
-uint32_t random_word(random_stream *r);
-double random_unit(random_stream *r);   /* in (0, 1) */
-double random_normal(random_stream *r); /* mean 0, deviation 1 */
 
 /* Fails the test when the engine doesn't open. isa: NULL for the best there is. Log lines are dropped. */
 qn_engine *open_engine(const qn_engine_options *options, const char *isa);

@@ -4,8 +4,8 @@
  *
  * The noise of token v at position p: counter {v / 4, low word of p, high word of p, choice}, key {low word, high word}
  * of the seed, and of the four words that come out number v mod 4. */
-#ifndef QN_ENGINE_SAMPLER_H
-#define QN_ENGINE_SAMPLER_H
+#ifndef QN_SAMPLING_SAMPLER_H
+#define QN_SAMPLING_SAMPLER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -14,8 +14,8 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "engine/sampler.h"
-#include "unit/engine/support.h"
+#include "sampling/sampler.h"
+#include "unit/random_stream.h"
 
 /* The definition, without any shortcut: every token weighed, ranked by sorting, masked, noised. */
 

@@ -14,7 +14,7 @@
  *     number of leading ones bounds the gumbel from above, so that two logarithms are spent only on what may really
  * win.
  */
-#include "engine/sampler.h"
+#include "sampling/sampler.h"
 
 #include <math.h>
 #include <string.h>
