@@ -331,7 +331,8 @@ static void queue(qn_kv_store *store, qn_kv_job_list *list, qn_kv_job what, cons
     *job = what;
     memcpy(job->ids, ids, store->own.block_tokens * sizeof *ids);
     qn_kv_job_push(list, job);
-    pthread_cond_signal(&store->work);
+    if (what.is_read || !store->writing) /* who writes goes on with the next */
+        pthread_cond_signal(&store->work);
 }
 
 static bool queue_write(qn_kv_store *store, const qn_kv_job *what, const int32_t *ids)

@@ -183,7 +183,8 @@ static bool run_one(qn_kv_store *store, uint8_t *buffer)
         store->writing = true;
         run_write(store, job, buffer);
         store->writing = false;
-        pthread_cond_broadcast(&store->work); /* a read may have waited for this block, and a thread for its turn */
+        if (store->reads.count > 0 || store->closing) /* a read may wait for this block; writes are this thread's */
+            pthread_cond_broadcast(&store->work);
         pthread_cond_broadcast(&store->written);
         return true;
     }
