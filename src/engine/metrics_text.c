@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/metrics_internal.h"
@@ -69,8 +70,7 @@ static const char *spell(double value, char out[NUMBER_BYTES])
 {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(out, NUMBER_BYTES, "%.*g", digits, value);
-        double back = 0;
-        if (strchr(out, 'e') == NULL && sscanf(out, "%lf", &back) == 1 && back == value) {
+        if (strchr(out, 'e') == NULL && strtod(out, NULL) == value) {
             break;
         }
     }
