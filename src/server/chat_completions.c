@@ -190,7 +190,7 @@ static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
         return true;
     }
     while (out->size == 0 && !a->over) {
-        switch (qn_http_wait(exchange, qn_job_fd(a->job), KEEP_ALIVE_MS)) {
+        switch (qn_http_wait(exchange, &(int){qn_job_fd(a->job)}, 1, KEEP_ALIVE_MS)) {
         case QN_HTTP_GONE:
             return false;
         case QN_HTTP_TIMEOUT:
@@ -214,7 +214,7 @@ static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
 static bool collect(answer *a, qn_http_exchange *exchange, qn_buffer *content, qn_buffer *reasoning)
 {
     while (a->news.end == NULL) {
-        qn_http_event event = qn_http_wait(exchange, qn_job_fd(a->job), -1);
+        qn_http_event event = qn_http_wait(exchange, &(int){qn_job_fd(a->job)}, 1, -1);
         if (event == QN_HTTP_GONE) {
             return false;
         }

@@ -6,6 +6,7 @@
  * here, and the connection is closed once the client had its time to read it (refuse_body). */
 #include "server/http.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <poll.h>
@@ -149,16 +150,18 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
     *watched = fd != NULL ? qn_watch_add(http->watch, fd->connect_fd) : NULL;
 }
 
-qn_http_event qn_http_wait(qn_http_exchange *exchange, int fd, int timeout_ms)
+qn_http_event qn_http_wait(qn_http_exchange *exchange, const int *fds, size_t count, int timeout_ms)
 {
-    struct pollfd fds[2] = {{.fd = exchange->client_fd, .events = POLLRDHUP}, {.fd = fd, .events = POLLIN}};
-    if (poll(fds, 2, timeout_ms) <= 0) {
+    struct pollfd polled[1 + QN_HTTP_WAIT_MAX] = {{.fd = exchange->client_fd, .events = POLLRDHUP}};
+    assert(count <= QN_HTTP_WAIT_MAX);
+    for (size_t i = 0; i < count; i++) {
+        polled[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    }
+    int ready = poll(polled, 1 + count, timeout_ms);
+    if (ready <= 0) {
         return QN_HTTP_TIMEOUT; /* an interrupted wait looks again like any other */
     }
-    if (fds[0].revents != 0) {
-        return QN_HTTP_GONE;
-    }
-    return fds[1].revents != 0 ? QN_HTTP_NEWS : QN_HTTP_TIMEOUT;
+    return polled[0].revents != 0 ? QN_HTTP_GONE : QN_HTTP_NEWS;
 }
 
 /* ---- answers ---- */

@@ -19,7 +19,7 @@
 typedef struct qn_http qn_http;
 typedef struct qn_http_exchange qn_http_exchange;
 
-enum { QN_HTTP_HOST_BYTES = 256 };
+enum { QN_HTTP_HOST_BYTES = 256, QN_HTTP_WAIT_MAX = 128 };
 
 /* A bound socket that does not listen yet: taken before a model is loaded, so that a port in use is told at once. */
 typedef struct qn_http_socket {
@@ -95,7 +95,8 @@ void qn_http_release_body(qn_http_exchange *exchange);
 
 typedef enum qn_http_event { QN_HTTP_NEWS, QN_HTTP_TIMEOUT, QN_HTTP_GONE } qn_http_event;
 
-/* Waits until fd is readable, the time is over, or the client hung up. For handlers and streams. */
-qn_http_event qn_http_wait(qn_http_exchange *exchange, int fd, int timeout_ms);
+/* Waits until one of `count` descriptors (at most QN_HTTP_WAIT_MAX; -1: none) is readable, the time is over, or the
+ * client hung up. For handlers and streams. */
+qn_http_event qn_http_wait(qn_http_exchange *exchange, const int *fds, size_t count, int timeout_ms);
 
 #endif

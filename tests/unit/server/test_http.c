@@ -44,7 +44,7 @@ static void wait_for_ever(void *context, const qn_http_request *request, qn_http
 {
     fixture *f = context;
     eventfd_write(f->entered_fd, 1);
-    qn_http_event event = qn_http_wait(request->exchange, f->never_fd, -1);
+    qn_http_event event = qn_http_wait(request->exchange, (const int[]){-1, f->never_fd}, 2, -1);
     if (event == QN_HTTP_GONE) {
         eventfd_write(f->event_fd, 1);
     }
@@ -60,7 +60,7 @@ static void release_and_wait(void *context, const qn_http_request *request, qn_h
 static void time_out(void *context, const qn_http_request *request, qn_http_reply *reply)
 {
     fixture *f = context;
-    qn_http_event event = qn_http_wait(request->exchange, f->never_fd, 1);
+    qn_http_event event = qn_http_wait(request->exchange, &f->never_fd, 1, 1);
     reply->status = event == QN_HTTP_TIMEOUT ? 200 : 500;
 }
 
