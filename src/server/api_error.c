@@ -11,6 +11,9 @@ qn_api_error qn_api_error_of(const qn_error *err)
     case QN_RESOURCE:
         return (qn_api_error){.status = 503, .code = "overloaded"};
     case QN_CANCELLED:
+        if (strcmp(err->field, "timeout") == 0) {
+            return (qn_api_error){.status = 504, .code = "timeout"};
+        }
         return (qn_api_error){.status = 503, .code = "stopping"};
     default:
         return (qn_api_error){.status = 500, .code = "internal_error"};

@@ -10,8 +10,10 @@ typedef struct qn_api_error {
     const char *code; /* NULL: null */
 } qn_api_error;
 
-/* What a failure means to a client: QN_USAGE and QN_BAD_INPUT (a prompt that a template refuses) 400, QN_RESOURCE and
- * QN_CANCELLED (the server stops) 503, everything else 500. */
+/* What a failure means to a client: QN_USAGE and QN_BAD_INPUT (a prompt that a template refuses) 400; QN_RESOURCE 503;
+ * QN_CANCELLED 504 when the request's time was over (field "timeout"), else 503 (the server stops); everything else
+ * 500.
+ */
 qn_api_error qn_api_error_of(const qn_error *err);
 
 /* Appends the body: message and param from err (param null when err->field is ""), the type after the status. */

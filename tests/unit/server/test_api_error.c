@@ -58,8 +58,19 @@ static void test_errors(void **state)
     json_decref(body);
 }
 
+static void test_time_that_is_over_is_a_504(void **state)
+{
+    (void)state;
+    qn_error err;
+    qn_fail_field(&err, QN_CANCELLED, "timeout", "request: its time is over");
+    qn_api_error error = qn_api_error_of(&err);
+    assert_int_equal(error.status, 504);
+    assert_string_equal(error.code, "timeout");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors),
+                                       cmocka_unit_test(test_time_that_is_over_is_a_504)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
