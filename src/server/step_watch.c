@@ -1,0 +1,102 @@
+#include "server/step_watch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { LOOK_AT_MOST_US = 1000000, LOOKS_A_LIMIT = 8 };
+
+struct qn_step_watch {
+    qn_step_watch_options options;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* of `stopping` */
+    pthread_cond_t wake;
+    bool stopping;
+};
+
+/* With the mutex held: sleeps until the next look; false when the watch ends. */
+static bool sleep_until_next_look(qn_step_watch *watch)
+{
+    uint64_t us = watch->options.limit_us / LOOKS_A_LIMIT + 1;
+    us = us < LOOK_AT_MOST_US ? us : LOOK_AT_MOST_US;
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    uint64_t nanoseconds = (uint64_t)at.tv_nsec + us * 1000;
+    at.tv_sec += (time_t)(nanoseconds / 1000000000);
+    at.tv_nsec = (long)(nanoseconds % 1000000000);
+    while (!watch->stopping && pthread_cond_timedwait(&watch->wake, &watch->mutex, &at) != ETIMEDOUT) {
+    }
+    return !watch->stopping;
+}
+
+static bool is_overdue(const qn_step_watch *watch)
+{
+    uint64_t started = watch->options.step_started_us(watch->options.context);
+    uint64_t now = qn_now_us();
+    return started != 0 && now > started && now - started > watch->options.limit_us;
+}
+
+static void *watch_main(void *context)
+{
+    qn_step_watch *watch = context;
+    pthread_mutex_lock(&watch->mutex);
+    while (sleep_until_next_look(watch)) {
+        if (is_overdue(watch)) {
+            qn_log("engine: one step takes longer than --step-timeout, %.3g s: it has hung, ending",
+                   (double)watch->options.limit_us * 1e-6);
+            watch->options.on_overdue(watch->options.context);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    return NULL;
+}
+
+static void destroy(qn_step_watch *watch)
+{
+    pthread_cond_destroy(&watch->wake);
+    pthread_mutex_destroy(&watch->mutex);
+    qn_free(watch);
+}
+
+qn_status qn_step_watch_new(const qn_step_watch_options *options, qn_step_watch **out, qn_error *err)
+{
+    qn_step_watch *watch = qn_alloc_zero(1, sizeof *watch);
+    if (watch == NULL) {
+        return qn_fail_memory(err, "step watch", sizeof *watch);
+    }
+    watch->options = *options;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&watch->mutex, NULL);
+    int failed = pthread_create(&watch->thread, NULL, watch_main, watch);
+    if (failed != 0) {
+        destroy(watch);
+        return qn_fail(err, QN_RESOURCE, "step watch: %s: raise the limit on threads", strerror(failed));
+    }
+    pthread_setname_np(watch->thread, "quern-watch");
+    *out = watch;
+    return QN_OK;
+}
+
+void qn_step_watch_free(qn_step_watch *watch)
+{
+    if (watch == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&watch->mutex);
+    watch->stopping = true;
+    pthread_cond_signal(&watch->wake);
+    pthread_mutex_unlock(&watch->mutex);
+    pthread_join(watch->thread, NULL);
+    destroy(watch);
+}
