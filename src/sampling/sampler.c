@@ -21,13 +21,15 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "sampling/peaks.h"
+#include "sampling/selection.h"
 
 /* How far below the best (in units of logit / T) a token can still win, and can still weigh in top-p's sum. */
 static const double WINNING_REACH = 26.1, WEIGHING_REACH = 28.5;
 static const double HIGHEST_GUMBEL = 22.88;
 static const double WEIGHT_ONE = 1099511627776.0; /* 2^40: the best token's weight; a vocabulary of 2^23 fits 64 bits */
 
-enum { RADIX = 256, LEADING_ONES = 33, LANES = 16 };
+enum { LEADING_ONES = 33 };
 
 struct qn_sampler {
     size_t vocab_size;
@@ -37,38 +39,13 @@ struct qn_sampler {
     float *logits;
     uint64_t *weights;
     double gumbel_ceiling[LEADING_ONES]; /* the largest gumbel of a word with that many leading ones */
-    uint64_t histogram[RADIX];
+    qn_peaks peaks;
+    float *row; /* [vocab_size]: logits by a request's rules */
 };
-
-qn_sampling qn_sampling_greedy(void)
-{
-    return (qn_sampling){.temperature = 0.0F, .top_p = 1.0F, .min_p = 0.0F, .top_k = 0, .seed = 0, .choice = 0};
-}
-
-qn_status qn_sampling_check(const qn_sampling *sampling, qn_error *err)
-{
-    if (!(sampling->temperature >= 0.0F) || !isfinite(sampling->temperature)) {
-        return qn_fail_field(err, QN_USAGE, "temperature", "temperature: %g is out of range: give a number from 0 up",
-                             (double)sampling->temperature);
-    }
-    if (!(sampling->top_p > 0.0F && sampling->top_p <= 1.0F)) {
-        return qn_fail_field(err, QN_USAGE, "top_p", "top_p: %g is out of range: give a number above 0, at most 1",
-                             (double)sampling->top_p);
-    }
-    if (!(sampling->min_p >= 0.0F && sampling->min_p <= 1.0F)) {
-        return qn_fail_field(err, QN_USAGE, "min_p", "min_p: %g is out of range: give a number from 0 to 1",
-                             (double)sampling->min_p);
-    }
-    if (sampling->top_k < -1) {
-        return qn_fail_field(err, QN_USAGE, "top_k", "top_k: %ld is out of range: give a count, or 0 or -1 for all",
-                             (long)sampling->top_k);
-    }
-    return QN_OK;
-}
 
 size_t qn_sampler_bytes(size_t vocab_size)
 {
-    return sizeof(qn_sampler) + vocab_size * (sizeof(int32_t) + sizeof(float) + sizeof(uint64_t));
+    return sizeof(qn_sampler) + vocab_size * (sizeof(int32_t) + 2 * sizeof(float) + sizeof(uint64_t));
 }
 
 qn_status qn_sampler_new(size_t vocab_size, qn_sampler **out, qn_error *err)
@@ -81,7 +58,8 @@ qn_status qn_sampler_new(size_t vocab_size, qn_sampler **out, qn_error *err)
     sampler->ids = qn_alloc(vocab_size, sizeof *sampler->ids);
     sampler->logits = qn_alloc(vocab_size, sizeof *sampler->logits);
     sampler->weights = qn_alloc(vocab_size, sizeof *sampler->weights);
-    if (sampler->ids == NULL || sampler->logits == NULL || sampler->weights == NULL) {
+    sampler->row = qn_alloc(vocab_size, sizeof *sampler->row);
+    if (sampler->row == NULL || sampler->ids == NULL || sampler->logits == NULL || sampler->weights == NULL) {
         qn_sampler_free(sampler);
         return qn_fail_memory(err, "sampler", qn_sampler_bytes(vocab_size));
     }
@@ -100,6 +78,7 @@ void qn_sampler_free(qn_sampler *sampler)
         qn_free(sampler->ids);
         qn_free(sampler->logits);
         qn_free(sampler->weights);
+        qn_free(sampler->row);
         qn_free(sampler);
     }
 }
@@ -125,72 +104,12 @@ uint32_t qn_noise(const qn_sampling *sampling, size_t position, int32_t token)
     return words[(uint32_t)token % 4];
 }
 
-/* The lowest id of the largest logit. The maximum first, in lanes that the compiler keeps in vector registers. */
-static int32_t argmax(const float *logits, size_t count)
-{
-    float lanes[LANES], best = logits[0];
-    size_t i = 0;
-    for (size_t lane = 0; lane < LANES; lane++) {
-        lanes[lane] = logits[0];
-    }
-    for (; i + LANES <= count; i += LANES) {
-        for (size_t lane = 0; lane < LANES; lane++) {
-            lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
-        }
-    }
-    for (size_t lane = 0; lane < LANES; lane++) {
-        best = lanes[lane] > best ? lanes[lane] : best;
-    }
-    for (; i < count; i++) {
-        best = logits[i] > best ? logits[i] : best;
-    }
-    size_t first = 0;
-    while (logits[first] != best) {
-        first++;
-    }
-    return (int32_t)first;
-}
-
-/* A float's bits as an integer of the same order, -0 and +0 as one. */
-static uint32_t ordered_bits(float value)
-{
-    uint32_t bits;
-    value += 0.0F;
-    memcpy(&bits, &value, sizeof bits);
-    return (bits & UINT32_C(0x80000000)) != 0 ? ~bits : bits | UINT32_C(0x80000000);
-}
-
-/* Going down from the largest logit, the sum of weights (NULL: 1 each) reaches `target` at some value: its ordered
- * bits, and in *before the sum over all larger ones. The weights must sum to target at least; target >= 1. */
-static uint32_t select_border(qn_sampler *s, const uint64_t *weights, uint64_t target, uint64_t *before)
-{
-    uint32_t prefix = 0, mask = 0;
-    uint64_t sum = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        memset(s->histogram, 0, sizeof s->histogram);
-        for (size_t i = 0; i < s->count; i++) {
-            uint32_t bits = ordered_bits(s->logits[i]);
-            if ((bits & mask) == prefix) {
-                s->histogram[(bits >> shift) & (RADIX - 1)] += weights == NULL ? 1 : weights[i];
-            }
-        }
-        uint32_t digit = RADIX - 1;
-        while (digit > 0 && sum + s->histogram[digit] < target) {
-            sum += s->histogram[digit--];
-        }
-        prefix |= digit << shift;
-        mask |= UINT32_C(0xff) << shift;
-    }
-    *before = sum;
-    return prefix;
-}
-
 /* Keeps the candidates above the border, and of those on it the first `ties`. */
 static void keep_above(qn_sampler *s, uint32_t border, uint64_t ties)
 {
     size_t kept = 0;
     for (size_t i = 0; i < s->count; i++) {
-        uint32_t bits = ordered_bits(s->logits[i]);
+        uint32_t bits = qn_ordered_bits(s->logits[i]);
         bool keep = bits > border;
         if (bits == border && ties > 0) {
             keep = true;
@@ -247,7 +166,7 @@ static void mask_top_k(qn_sampler *s, const qn_sampling *sampling)
 {
     if (sampling->top_k > 0 && (size_t)sampling->top_k < s->count) {
         uint64_t before;
-        uint32_t border = select_border(s, NULL, (uint64_t)sampling->top_k, &before);
+        uint32_t border = qn_select_border(s->logits, NULL, s->count, (uint64_t)sampling->top_k, &before);
         keep_above(s, border, UINT64_MAX);
     }
 }
@@ -264,10 +183,10 @@ static void mask_top_p(qn_sampler *s, const qn_sampling *sampling, float best)
     if (target >= total) {
         target = total;
     }
-    uint32_t border = select_border(s, s->weights, target, &before);
+    uint32_t border = qn_select_border(s->logits, s->weights, s->count, target, &before);
     uint64_t weight = 0;
     for (size_t i = 0; i < s->count && weight == 0; i++) {
-        if (ordered_bits(s->logits[i]) == border) {
+        if (qn_ordered_bits(s->logits[i]) == border) {
             weight = s->weights[i];
         }
     }
@@ -318,27 +237,41 @@ static int32_t draw(const qn_sampler *s, const qn_sampling *sampling, float best
 
 int32_t qn_sample(qn_sampler *sampler, const qn_sampling *sampling, const float *logits, size_t position)
 {
-    int32_t best_id = argmax(logits, sampler->vocab_size);
-    if (sampling->temperature == 0.0F) {
+    qn_peaks_find(logits, sampler->vocab_size, &sampler->peaks);
+    int32_t best_id = sampler->peaks.first;
+    if (sampling->temperature == 0.0F || best_id < 0) {
         return best_id;
     }
-    float best = logits[best_id];
+    float best = sampler->peaks.highest;
     mask_all(sampler, sampling, logits, best);
     return draw(sampler, sampling, best, best_id, position);
+}
+
+int32_t qn_sample_with_rules(qn_sampler *sampler, const qn_rules *rules, const float *logits, size_t position)
+{
+    if (!qn_rules_change_anything(rules)) {
+        return qn_sample(sampler, rules->sampling, logits, position);
+    }
+    qn_rules_apply(rules, logits, sampler->vocab_size, sampler->row);
+    return qn_sample(sampler, rules->sampling, sampler->row, position);
 }
 
 void qn_sampling_distribution(qn_sampler *sampler, const qn_sampling *sampling, const float *logits,
                               double *probabilities)
 {
-    int32_t best_id = argmax(logits, sampler->vocab_size);
+    qn_peaks_find(logits, sampler->vocab_size, &sampler->peaks);
+    int32_t best_id = sampler->peaks.first;
     for (size_t i = 0; i < sampler->vocab_size; i++) {
         probabilities[i] = 0.0;
+    }
+    if (best_id < 0) {
+        return;
     }
     if (sampling->temperature == 0.0F) {
         probabilities[best_id] = 1.0;
         return;
     }
-    float best = logits[best_id];
+    float best = sampler->peaks.highest;
     mask_all(sampler, sampling, logits, best);
     double sum = 0.0;
     for (size_t i = 0; i < sampler->count; i++) {

@@ -12,20 +12,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-
-typedef struct qn_sampling {
-    float temperature; /* 0: greedy; ties go to the lowest id */
-    float top_p;       /* (0, 1]; 1: off */
-    float min_p;       /* [0, 1]; 0: off */
-    int32_t top_k;     /* > 0; 0 or -1: off */
-    uint64_t seed;
-    uint32_t choice; /* index of the choice within the request */
-} qn_sampling;
-
-/* Greedy, everything off. */
-qn_sampling qn_sampling_greedy(void);
-/* Refuses values out of range, naming the field as the API spells it. */
-qn_status qn_sampling_check(const qn_sampling *sampling, qn_error *err);
+#include "sampling/rules.h"
+#include "sampling/sampling.h"
 
 typedef struct qn_sampler qn_sampler; /* scratch for one vocabulary; one thread at a time */
 
@@ -33,16 +21,21 @@ qn_status qn_sampler_new(size_t vocab_size, qn_sampler **out, qn_error *err);
 void qn_sampler_free(qn_sampler *sampler);  /* NULL is fine */
 size_t qn_sampler_bytes(size_t vocab_size); /* what qn_sampler_new allocates */
 
-/* The token for `position` (index in the sequence of the token being chosen). logits [vocab_size] are finite and not
- * changed. Order, as vLLM's:
+/* The token for `position` (index in the sequence of the token being chosen). logits [vocab_size] are finite or -inf
+ * (masked: never chosen) and not changed; -1 when all are -inf. Only what follows the rules (rules.h) is done here: of
+ * `sampling`, penalties and bias are not looked at. Order, as vLLM's:
  *   / T; min-p: keep p >= min_p * largest p; top-k: keep what is not below the k-th largest (ties stay);
  *   top-p: keep the shortest run of the most probable (ties: lower id first) whose mass reaches top_p;
  *   then argmax with noise over what is left (ties go to the lowest id).
  * Allocates nothing; linear in the vocabulary with a small factor, noise drawn only for tokens that can still win. */
 int32_t qn_sample(qn_sampler *sampler, const qn_sampling *sampling, const float *logits, size_t position);
 
+/* The same by rules->sampling, the rules applied before on a row of the sampler's own. -1 when no token may come. */
+int32_t qn_sample_with_rules(qn_sampler *sampler, const qn_rules *rules, const float *logits, size_t position);
+
 /* What the masks leave: keeps[v] for every token, as qn_sample sees it; and its probabilities (zero where masked),
- * which sum to 1. Greedy: all on the lowest id of the largest logit. For tests and for acceptance statistics. */
+ * which sum to 1 (to 0 when all logits are -inf). Greedy: all on the lowest id of the largest logit. For tests and for
+ * acceptance statistics. */
 void qn_sampling_distribution(qn_sampler *sampler, const qn_sampling *sampling, const float *logits,
                               double *probabilities);
 
