@@ -17,9 +17,9 @@ enum {
     SLOPE = 1, /* first of the slopes among the terms */
     DECODE = SLOPE + QN_COST_OCTAVES,
     SCAN,
-    MEMORY = 32,     /* steps that a slot's means reach back */
+    MEMORY = 48,     /* steps that a slot's means reach back */
     HALF_LIFE = 256, /* steps after which a slot that isn't seen counts half */
-    SWEEPS = 60,
+    SWEEPS = 30,
     STREAK = 3,
 };
 
@@ -47,10 +47,15 @@ static size_t depth_of(double mean_position)
     return depth;
 }
 
+static size_t part_of(double rows)
+{
+    return (size_t)(fmin(ldexp(rows, -(int)octave(rows)) - 1, 0.999) * QN_COST_PARTS);
+}
+
 static qn_cost_slot *slot_of(qn_cost *cost, const qn_step_shape *shape)
 {
     double rows = (double)shape->decode_rows + (double)shape->prefill_rows;
-    return &cost->slots[kind_of((double)shape->decode_rows, (double)shape->prefill_rows)][octave(rows)]
+    return &cost->slots[kind_of((double)shape->decode_rows, (double)shape->prefill_rows)][octave(rows)][part_of(rows)]
                        [depth_of(shape->scanned_keys / rows)];
 }
 
@@ -58,8 +63,8 @@ static void features_of(double rows, double decode_rows, double scanned_keys, do
 {
     features[0] = 1;
     for (size_t k = 0; k < QN_COST_OCTAVES; k++) {
-        double start = ldexp(1, (int)k), width = k + 1 < QN_COST_OCTAVES ? start : INFINITY;
-        features[SLOPE + k] = fmin(fmax(rows - start, 0), width);
+        double start = (double)(1u << k), beyond = rows > start ? rows - start : 0;
+        features[SLOPE + k] = beyond > start && k + 1 < QN_COST_OCTAVES ? start : beyond;
     }
     features[DECODE] = decode_rows;
     features[SCAN] = scanned_keys;
@@ -91,14 +96,21 @@ bool qn_cost_known(const qn_cost *cost, const qn_step_shape *shape)
            shape->scanned_keys / 2 <= cost->most_scanned_keys;
 }
 
-uint64_t qn_cost_evidence(const qn_cost *cost, const qn_step_shape *shape)
+static double age_of(const qn_cost *cost, const qn_cost_slot *slot)
 {
-    const qn_cost_slot *slots = cost->slots[kind_of((double)shape->decode_rows, (double)shape->prefill_rows)]
-                                           [octave((double)shape->decode_rows + (double)shape->prefill_rows)];
-    uint64_t count = 0;
+    return exp2(-(double)(cost->steps - slot->last_step) / HALF_LIFE);
+}
+
+double qn_cost_evidence(const qn_cost *cost, const qn_step_shape *shape)
+{
+    double rows = (double)shape->decode_rows + (double)shape->prefill_rows, steps = 0;
+    if (rows <= 0)
+        return 0;
+    const qn_cost_slot *slots =
+        cost->slots[kind_of((double)shape->decode_rows, (double)shape->prefill_rows)][octave(rows)][part_of(rows)];
     for (size_t depth = 0; depth < QN_COST_DEPTHS; depth++)
-        count += slots[depth].count;
-    return count;
+        steps += fmin((double)slots[depth].count, MEMORY) * age_of(cost, &slots[depth]);
+    return steps;
 }
 
 typedef struct normal {
@@ -129,7 +141,7 @@ static void add_penalty(normal *n, size_t a, double factor, size_t b, double uni
 /* The slots' equations; least and most become the least and the most time of a slot. */
 static void add_slots(const qn_cost *cost, normal *n, double *least, double *most)
 {
-    const qn_cost_slot *slots = &cost->slots[0][0][0];
+    const qn_cost_slot *slots = &cost->slots[0][0][0][0];
     *least = INFINITY;
     *most = 0;
     for (size_t i = 0; i < sizeof cost->slots / sizeof *slots; i++) {
@@ -137,8 +149,7 @@ static void add_slots(const qn_cost *cost, normal *n, double *least, double *mos
         if (slot->count == 0)
             continue;
         double features[QN_COST_TERMS];
-        double age = exp2(-(double)(cost->steps - slot->last_step) / HALF_LIFE);
-        double weight = fmin((double)slot->count, MEMORY) * fmax(age, LEAST_AGE);
+        double weight = fmin((double)slot->count, MEMORY) * fmax(age_of(cost, slot), LEAST_AGE);
         features_of(slot->rows, slot->decode_rows, slot->scanned_keys, features);
         add_equation(n, features, slot->us, weight / (slot->us * slot->us));
         *least = fmin(*least, slot->us);
@@ -163,14 +174,17 @@ static void fit(qn_cost *cost)
     double least, most;
     add_slots(cost, &n, &least, &most);
     add_penalties(cost, &n, least, most);
+    size_t seen[QN_COST_TERMS], count = 0; /* without the slopes of octaves never seen */
+    for (size_t i = 0; i < QN_COST_TERMS; i++)
+        if (n.matrix[i][i] > 0)
+            seen[count++] = i;
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
-        for (size_t i = 0; i < QN_COST_TERMS; i++) {
-            if (n.matrix[i][i] == 0) /* slopes of octaves never seen */
-                continue;
-            double gradient = n.vector[i];
-            for (size_t j = 0; j < QN_COST_TERMS; j++)
-                gradient -= n.matrix[i][j] * cost->terms[j];
-            cost->terms[i] = fmax(cost->terms[i] + gradient / n.matrix[i][i], 0);
+        for (size_t i = 0; i < count; i++) {
+            const double *row = n.matrix[seen[i]];
+            double gradient = n.vector[seen[i]];
+            for (size_t j = 0; j < count; j++)
+                gradient -= row[seen[j]] * cost->terms[seen[j]];
+            cost->terms[seen[i]] = fmax(cost->terms[seen[i]] + gradient / row[seen[i]], 0);
         }
     }
     size_t last = SLOPE + octave((double)cost->most_rows);

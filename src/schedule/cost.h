@@ -9,13 +9,13 @@
  * arithmetic), a surcharge of decode rows (their logits and sampling) and the indexer's scan. No coefficient is
  * negative, so that the prediction never falls when any part of the shape grows.
  *
- * Steps are remembered by kind: one slot for each octave of rows, for decode-only, mixed and prompt-only steps, and for
- * each range of mean positions. A slot forgets only by steps of its own kind, so that hours of decode steps don't erase
- * what a prompt costs; slots not seen for long count less. The coefficients are fitted to the slots by non-negative
- * least squares of relative errors; where steps tell nothing (only one batch size seen so far) the slopes follow their
- * neighbours. A step that takes more than thrice what its kind takes is ignored until three of its kind in a row say
- * the same: a page-fault storm or a suspended machine is not the cost of a step. A step that is as much faster is
- * believed at once.
+ * Steps are remembered by kind: one slot for each quarter of an octave of rows, for decode-only, mixed and prompt-only
+ * steps, and for each range of mean positions. A slot forgets only by steps of its own kind, so that hours of decode
+ * steps don't erase what a prompt costs; slots not seen for long count less. The coefficients are fitted to the slots
+ * by non-negative least squares of relative errors; where steps tell nothing (only one batch size seen so far) the
+ * slopes follow their neighbours. A step that takes more than thrice what its kind takes is ignored until three of its
+ * kind in a row say the same: a page-fault storm or a suspended machine is not the cost of a step. A step that is as
+ * much faster is believed at once.
  *
  * All functions are deterministic, allocate nothing and take some tens of microseconds at most. One thread at a time.
  */
@@ -35,6 +35,7 @@ typedef struct qn_step_shape {
 
 enum {
     QN_COST_OCTAVES = 17, /* of rows: 1, 2-3, 4-7, ... 65536 and more */
+    QN_COST_PARTS = 4,    /* of an octave */
     QN_COST_KINDS = 3,    /* decode only, mixed, prompts only */
     QN_COST_DEPTHS = 6,   /* of the mean position: below 1K, 4K, 16K, 64K, 256K, and more */
     QN_COST_TERMS = QN_COST_OCTAVES + 3,
@@ -48,7 +49,7 @@ typedef struct qn_cost_slot {
 
 /* A plain struct without pointers, to be read through the functions below. */
 typedef struct qn_cost {
-    qn_cost_slot slots[QN_COST_KINDS][QN_COST_OCTAVES][QN_COST_DEPTHS];
+    qn_cost_slot slots[QN_COST_KINDS][QN_COST_OCTAVES][QN_COST_PARTS][QN_COST_DEPTHS];
     double terms[QN_COST_TERMS]; /* microseconds: constant, per row in each octave, per decode row, per scanned key */
     uint64_t steps;              /* learned so far */
     size_t most_rows;            /* of any step learned */
@@ -68,7 +69,8 @@ double qn_cost_predict_us(const qn_cost *cost, const qn_step_shape *shape);
  */
 bool qn_cost_known(const qn_cost *cost, const qn_step_shape *shape);
 
-/* How many steps of about this shape (its octave of rows, decode-only or not) were learned. */
-uint64_t qn_cost_evidence(const qn_cost *cost, const qn_step_shape *shape);
+/* How many steps of about this shape (its part of an octave of rows, decode-only or not) were learned; those that are
+ * followed by 256 steps of other shapes count half. */
+double qn_cost_evidence(const qn_cost *cost, const qn_step_shape *shape);
 
 #endif

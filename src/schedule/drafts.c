@@ -10,22 +10,22 @@
 #include "base/size.h"
 
 enum {
-    MEMORY = 24,      /* tries that an acceptance reaches back */
-    PRIOR = 2,        /* tries that the optimistic start counts as */
-    EVIDENCE = 3,     /* steps that a batch size is tried with full drafts and without */
-    STREAK = 3,       /* slow calls in a row that are believed */
+    MEMORY = 40, /* tries that an acceptance reaches back */
+    PRIOR = 2,   /* tries that the optimistic start counts as */
+    STREAK = 3,  /* slow calls in a row that are believed */
+    LONGEST_IDLE = 64,
     COST_MEMORY = 64, /* chains that the costs reach back */
 };
 
 static const double OPTIMISM = 0.8;
 static const double OUTLIER = 3;
-static const float FIRST_PATIENCE = 8, LEAST_PATIENCE = 2, MOST_PATIENCE = 64;
-static const float PATIENCE_GROWTH = 0.5f, SURPRISE = 3; /* in octaves of patience */
+static const double EVIDENCE = 6; /* steps that are to be known of a batch size, with full drafts and without */
+static const float LEAST_TRIES = 2, FADING = 0.25f; /* of an acceptance's tries, per choice that it goes untried */
+static const double TRY_LOSS = 0.005;               /* tokens that tries may cost a step */
 
 void qn_draft_history_start(qn_draft_history *history)
 {
     memset(history, 0, sizeof *history);
-    history->patience = FIRST_PATIENCE;
     for (size_t d = 0; d < QN_MAX_DRAFT_DEPTH; d++)
         history->acceptance[d] = (float)OPTIMISM;
 }
@@ -33,38 +33,24 @@ void qn_draft_history_start(qn_draft_history *history)
 static void learn_depth(qn_draft_history *history, size_t depth, bool accepted)
 {
     /* A first try starts from what stood in for it until now. */
-    if (history->tried[depth] == 0 && depth > 0)
+    if (depth > 0 && history->tried[depth] <= 0)
         history->acceptance[depth] = history->acceptance[depth - 1];
-    if (history->tried[depth] < MEMORY)
-        history->tried[depth]++;
-    float part = 1.0f / (float)qn_min_size(history->tried[depth] + PRIOR, MEMORY);
+    history->tried[depth] = fminf(history->tried[depth] + 1, MEMORY);
+    float part = 1.0f / (history->tried[depth] + PRIOR);
     history->acceptance[depth] += ((accepted ? 1.0f : 0.0f) - history->acceptance[depth]) * part;
 }
 
 static double acceptance_at(const qn_draft_history *history, size_t depth)
 {
-    while (depth > 0 && history->tried[depth] == 0)
+    while (depth > 0 && history->tried[depth] <= 0)
         depth--;
     return history->acceptance[depth];
-}
-
-/* A try that goes as expected makes the next one rarer; one that succeeds against the estimate brings it near. */
-static void learn_patience(qn_draft_history *history, bool accepted, float expected)
-{
-    float surprise = (accepted ? 1.0f : 0.0f) - expected;
-    float patience = history->patience * exp2f(PATIENCE_GROWTH - SURPRISE * surprise);
-    history->patience = fminf(fmaxf(patience, LEAST_PATIENCE), MOST_PATIENCE);
 }
 
 void qn_draft_history_learn(qn_draft_history *history, size_t drafted, size_t accepted)
 {
     drafted = qn_min_size(drafted, QN_MAX_DRAFT_DEPTH);
     accepted = qn_min_size(accepted, drafted);
-    size_t try_depth = history->try_depth;
-    /* A try that was not reached says nothing. */
-    if (try_depth > 0 && try_depth <= drafted && accepted + 1 >= try_depth)
-        learn_patience(history, accepted >= try_depth, (float)acceptance_at(history, try_depth - 1));
-    history->try_depth = 0;
     for (size_t d = 0; d < drafted && d <= accepted; d++)
         learn_depth(history, d, d < accepted);
 }
@@ -158,10 +144,15 @@ static draft_set with_draft(const draft_set *set, const qn_draft_slot *slot, dou
     return sum;
 }
 
+static double set_us(const chooser *choose, const draft_set *set)
+{
+    return qn_cost_predict_us(choose->cost, &set->shape) +
+           qn_draft_costs_predict_us(choose->costs, set->calls, set->rows);
+}
+
 static double tokens_per_us(const chooser *choose, const draft_set *set)
 {
-    return set->tokens / (qn_cost_predict_us(choose->cost, &set->shape) +
-                          qn_draft_costs_predict_us(choose->costs, set->calls, set->rows));
+    return set->tokens / set_us(choose, set);
 }
 
 static draft_set start_set(const chooser *choose)
@@ -220,26 +211,39 @@ static draft_set choose_best(const chooser *choose, size_t longest)
     return set;
 }
 
-/* Adds the tries that are due and would pay if their draft were accepted. */
+/* Whether it is time for the slot to try a draft more than pays, which would make the set `more`. */
+static bool is_due(const chooser *choose, const qn_draft_slot *slot, const draft_set *set, const draft_set *more)
+{
+    double rate = tokens_per_us(choose, set);
+    if (tokens_per_us(choose, more) <= rate) /* not even if accepted */
+        return false;
+    double cost = rate * (set_us(choose, more) - set_us(choose, set)), loss = cost - next_worth(slot);
+    uint32_t idle = slot->history->idle;
+    return idle >= LONGEST_IDLE || loss <= TRY_LOSS * idle;
+}
+
 static void add_tries(const chooser *choose, draft_set *set)
 {
     for (size_t i = 0; i < choose->count; i++) {
         qn_draft_slot *slot = &choose->slots[i];
         qn_draft_history *history = slot->history;
-        if (slot->drafts >= ceiling_of(slot, QN_MAX_DRAFT_DEPTH) || ++history->idle < (uint32_t)history->patience)
+        size_t depth = slot->drafts;
+        if (depth >= ceiling_of(slot, QN_MAX_DRAFT_DEPTH))
             continue;
-        history->idle = (uint32_t)history->patience; /* due until it pays; it cannot overflow */
+        history->idle = (uint32_t)qn_min_size(history->idle + 1, LONGEST_IDLE);
+        if (history->tried[depth] > LEAST_TRIES)
+            history->tried[depth] = fmaxf(history->tried[depth] - FADING, LEAST_TRIES);
         draft_set more = with_draft(set, slot, slot->worth);
-        if (tokens_per_us(choose, &more) <= tokens_per_us(choose, set))
+        if (!is_due(choose, slot, set, &more))
             continue;
+        more.tokens += next_worth(slot) - slot->worth; /* what is expected of it in truth */
         history->idle = 0;
         slot->drafts++;
-        history->try_depth = (uint32_t)slot->drafts;
         *set = more;
     }
 }
 
-/* Whether the cost model still has to see steps of this many decode rows. */
+/* Whether the cost model has to see steps of this many decode rows, or see them again. */
 static bool is_unseen(const chooser *choose, const draft_set *set)
 {
     return set->shape.prefill_rows == 0 && qn_cost_evidence(choose->cost, &set->shape) < EVIDENCE;
@@ -251,10 +255,8 @@ void qn_drafts_choose(const qn_cost *cost, const qn_draft_costs *costs, const qn
     chooser choose = {.cost = cost, .costs = costs, .slots = slots, .count = count};
     choose.empty = (draft_set){.shape = *base, .tokens = (double)qn_max_size(base->decode_rows, 1)};
     size_t longest = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         longest = qn_max_size(longest, ceiling_of(&slots[i], QN_MAX_DRAFT_DEPTH));
-        slots[i].history->try_depth = 0;
-    }
     draft_set set = start_set(&choose);
     while (add_best(&choose, &set, longest)) {
     }

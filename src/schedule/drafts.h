@@ -8,9 +8,10 @@
  *
  * Acceptance is estimated per request and depth as a forgetful mean that starts optimistic; a depth never tried counts
  * as the one before it. What isn't drafted isn't learned, so a request that could draw profit from a deeper draft, were
- * it accepted always, tries one now and then: after 8 steps at first, then after up to 64 as long as the tries go as
- * the estimate says, and soon again (2 at least) when one succeeds against it. What rows cost is tried likewise: a
- * batch size whose steps with full drafts, or without any, the cost model has never seen gets three of each.
+ * it accepted always, tries one now and then: so often that the tokens expected to be lost by it are half a percent,
+ * but at least in every 64th step. The longer a depth was not drafted, the more the outcome of the next try counts.
+ * What rows cost is tried likewise: a batch size whose steps with full drafts, or without any, the cost model hasn't
+ * seen, or not for long, gets a few of them.
  *
  * Choices depend on measured times; the tokens of a request do not depend on them. Plain structs, no allocation, one
  * thread. */
@@ -27,10 +28,8 @@ enum { QN_MAX_DRAFT_DEPTH = 16 }; /* ceilings above it count as it */
 /* Of one request. */
 typedef struct qn_draft_history {
     float acceptance[QN_MAX_DRAFT_DEPTH]; /* of the draft at this depth, given that the one before was accepted */
-    uint32_t tried[QN_MAX_DRAFT_DEPTH];
-    uint32_t idle;      /* choices since its last try of a draft more than pays */
-    float patience;     /* choices until the next */
-    uint32_t try_depth; /* drafts of the try that is under way; 0: none */
+    float tried[QN_MAX_DRAFT_DEPTH];      /* tries that the acceptance rests on; fewer with time that it goes untried */
+    uint32_t idle;                        /* choices since its last try of a draft more than pays */
 } qn_draft_history;
 
 void qn_draft_history_start(qn_draft_history *history);
