@@ -65,7 +65,7 @@ uint32_t qn_logprobs(const float *logits, size_t vocab_size, int32_t chosen, siz
     if (top > 0) {
         find_top(logits, vocab_size, &peaks, top, out + 1);
     }
-    double log_sum = log(qn_sum_exponentials(logits, vocab_size, peaks.highest, 1.0F));
+    double log_sum = log(qn_sum_exponentials(logits, vocab_size, peaks.highest, 1.0));
     for (size_t i = 0; i <= top; i++) {
         out[i].logprob = (float)((double)out[i].logprob - (double)peaks.highest - log_sum);
     }

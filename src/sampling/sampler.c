@@ -8,11 +8,13 @@
  *   - Probabilities are taken relative to the best token, as fixed-point integers of 2^-40. Integer sums have no order,
  *     so the nucleus of top-p is the same however it is found, and a token below 2^-41 of the best (28.5 down) weighs
  *     nothing and is left out of the sum without changing it.
+ *   - Peaks of stretches of the row (peaks.h) bound the k-th largest, so that top-k gathers only a few; for top-p, an
+ *     estimate of the sum between known bounds mostly tells where the nucleus ends.
  *   - The k-th largest and the border of the nucleus come from a radix selection over the bits of the logits, byte by
  *     byte: linear, no sort.
  *   - Noise is drawn in ascending id only for tokens that can beat the best score so far; of their random words, the
- *     number of leading ones bounds the gumbel from above, so that two logarithms are spent only on what may really
- * win.
+ *     number of leading ones bounds the gumbel from above, so that two logarithms are spent only on what may
+ *     really win.
  */
 #include "sampling/sampler.h"
 
@@ -21,6 +23,8 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/size.h"
+#include "sampling/exponentials.h"
 #include "sampling/peaks.h"
 #include "sampling/selection.h"
 
@@ -131,35 +135,55 @@ static double depth_of(const qn_sampling *sampling, float logit, float best)
     return ((double)logit - (double)best) / (double)sampling->temperature;
 }
 
-/* All tokens that lie within reach of the best and pass min-p. */
-static void gather(qn_sampler *s, const qn_sampling *sampling, const float *logits, float best, double reach)
+/* Drops what lies deeper than `lowest`. Only logits below `in` are so near to the border that it takes the exact test.
+ */
+static void drop_deeper(qn_sampler *s, const qn_sampling *sampling, double lowest, float in)
 {
-    double lowest = -reach;
-    if (sampling->min_p > 0.0F) {
-        lowest = fmax(lowest, log((double)sampling->min_p));
+    size_t kept = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->logits[i] >= in || depth_of(sampling, s->logits[i], s->peaks.highest) >= lowest) {
+            s->ids[kept] = s->ids[i];
+            s->logits[kept] = s->logits[i];
+            kept++;
+        }
     }
-    /* Two float comparisons settle nearly all; the exact test, in double, those so near to the border that its rounding
-     * could matter. */
-    double border = (double)best + lowest * (double)sampling->temperature;
-    double margin = 1e-9 * (fabs((double)best) + fabs(border));
+    s->count = kept;
+}
+
+/* The tokens whose depth is at least `lowest`, a number below 0, and whose logit is at least `least`. */
+static void gather(qn_sampler *s, const qn_sampling *sampling, const float *logits, double lowest, float least)
+{
+    /* The depth's border as a logit, and where the exact test could decide otherwise for its rounding. */
+    double best = (double)s->peaks.highest, border = best + lowest * (double)sampling->temperature;
+    double margin = 1e-9 * (fabs(best) + fabs(border));
     float out = nextafterf((float)(border - margin), -INFINITY), in = nextafterf((float)(border + margin), INFINITY);
+    out = fmaxf(out, least);
     size_t count = 0;
-    for (size_t i = 0; i < s->vocab_size; i++) {
-        float logit = logits[i];
-        if (logit >= out && (logit >= in || depth_of(sampling, logit, best) >= lowest)) {
+    for (size_t stretch = 0; stretch < s->peaks.count; stretch++) {
+        if (s->peaks.best[stretch] < out) {
+            continue;
+        }
+        size_t end = qn_min_size((stretch + 1) * s->peaks.width, s->vocab_size);
+        for (size_t i = stretch * s->peaks.width; i < end; i++) {
+            /* Written whether it counts or not: a branch here would be mispredicted all the time. */
             s->ids[count] = (int32_t)i;
-            s->logits[count] = logit;
-            count++;
+            s->logits[count] = logits[i];
+            count += logits[i] >= out;
         }
     }
     s->count = count;
+    drop_deeper(s, sampling, lowest, in);
 }
 
-static void weigh(qn_sampler *s, const qn_sampling *sampling, float best)
+/* Weighs the candidates; returns the sum. */
+static uint64_t weigh(qn_sampler *s, const qn_sampling *sampling)
 {
+    uint64_t total = 0;
     for (size_t i = 0; i < s->count; i++) {
-        s->weights[i] = (uint64_t)(exp(depth_of(sampling, s->logits[i], best)) * WEIGHT_ONE + 0.5);
+        s->weights[i] = (uint64_t)(exp(depth_of(sampling, s->logits[i], s->peaks.highest)) * WEIGHT_ONE + 0.5);
+        total += s->weights[i];
     }
+    return total;
 }
 
 static void mask_top_k(qn_sampler *s, const qn_sampling *sampling)
@@ -171,42 +195,93 @@ static void mask_top_k(qn_sampler *s, const qn_sampling *sampling)
     }
 }
 
-static void mask_top_p(qn_sampler *s, const qn_sampling *sampling, float best)
+/* What the nucleus must weigh when all weigh `total`. */
+static uint64_t nucleus_weight(const qn_sampling *sampling, uint64_t total)
 {
-    uint64_t total = 0, before;
-    weigh(s, sampling, best);
-    for (size_t i = 0; i < s->count; i++) {
-        total += s->weights[i];
-    }
     double mass = ceil((double)sampling->top_p * (double)total);
     uint64_t target = mass < 1.0 ? 1 : (uint64_t)mass;
-    if (target >= total) {
-        target = total;
-    }
-    uint32_t border = qn_select_border(s->logits, s->weights, s->count, target, &before);
-    uint64_t weight = 0;
-    for (size_t i = 0; i < s->count && weight == 0; i++) {
-        if (qn_ordered_bits(s->logits[i]) == border) {
-            weight = s->weights[i];
+    return target < total ? target : total;
+}
+
+/* Where the nucleus ends when it has to weigh `target`, which the candidates do at least. */
+typedef struct nucleus_border {
+    uint32_t border;         /* its least logit's ordered bits */
+    uint64_t before, weight; /* of all tokens above the border, and of each one on it */
+} nucleus_border;
+
+static nucleus_border find_nucleus(const qn_sampler *s, uint64_t target)
+{
+    nucleus_border found = {.weight = 0};
+    found.border = qn_select_border(s->logits, s->weights, s->count, target, &found.before);
+    for (size_t i = 0; i < s->count && found.weight == 0; i++) {
+        if (qn_ordered_bits(s->logits[i]) == found.border) {
+            found.weight = s->weights[i];
         }
     }
-    /* Equal logits weigh the same: as many of them as the mass still needs. */
-    keep_above(s, border, (target - before + weight - 1) / weight);
+    return found;
 }
 
-static void mask_all(qn_sampler *s, const qn_sampling *sampling, const float *logits, float best)
+/* Equal logits weigh the same: as many of them as the mass still needs. */
+static uint64_t ties_needed(nucleus_border found, uint64_t target)
 {
-    bool nucleus = sampling->top_p < 1.0F;
-    gather(s, sampling, logits, best, nucleus ? WEIGHING_REACH : WINNING_REACH);
+    return (target - found.before + found.weight - 1) / found.weight;
+}
+
+static void mask_top_p(qn_sampler *s, const qn_sampling *sampling)
+{
+    uint64_t target = nucleus_weight(sampling, weigh(s, sampling));
+    nucleus_border found = find_nucleus(s, target);
+    keep_above(s, found.border, ties_needed(found, target));
+}
+
+/* The nucleus of the whole vocabulary without an exact weight for each token: the sum of all is estimated between two
+ * bounds, only tokens that matter are weighed, and where both bounds end the nucleus at the same token, so does what
+ * lies between them. False, and nothing decided, where they don't. */
+static bool mask_top_p_of_all(qn_sampler *s, const qn_sampling *sampling, const float *logits)
+{
+    double size = (double)s->vocab_size, scale = 1.0 / (double)sampling->temperature;
+    double sum = qn_sum_exponentials(logits, s->vocab_size, s->peaks.highest, scale);
+    /* Weights are rounded, by half a unit each at most; the rest covers the rounding of exp and of the depth. */
+    double error = sum * (QN_EXPONENTIALS_ERROR + 1e-12) + size * 0.5 / WEIGHT_ONE;
+    /* All tokens below this depth together weigh less than the 1 - top_p that is left out. */
+    double lowest = log((1.0 - (double)sampling->top_p) * sum / size) - 0.1;
+    gather(s, sampling, logits, fmax(lowest, -WEIGHING_REACH), -INFINITY);
+    uint64_t gathered = weigh(s, sampling);
+    uint64_t least = nucleus_weight(sampling, (uint64_t)((sum - error) * WEIGHT_ONE));
+    uint64_t most = nucleus_weight(sampling, (uint64_t)((sum + error) * WEIGHT_ONE) + 1);
+    if (gathered < most) {
+        return false;
+    }
+    nucleus_border found = find_nucleus(s, least);
+    if (ties_needed(found, most) != ties_needed(found, least)) {
+        return false;
+    }
+    keep_above(s, found.border, ties_needed(found, least));
+    return true;
+}
+
+static void mask_all(qn_sampler *s, const qn_sampling *sampling, const float *logits)
+{
+    bool nucleus = sampling->top_p<1.0F, few = sampling->top_k> 0 || sampling->min_p > 0.0F;
+    if (nucleus && !few && mask_top_p_of_all(s, sampling, logits)) {
+        return;
+    }
+    double lowest = nucleus ? -WEIGHING_REACH : -WINNING_REACH;
+    if (sampling->min_p > 0.0F) {
+        lowest = fmax(lowest, log((double)sampling->min_p));
+    }
+    float least = sampling->top_k > 0 ? qn_peaks_bound(&s->peaks, (size_t)sampling->top_k) : -INFINITY;
+    gather(s, sampling, logits, lowest, least);
     mask_top_k(s, sampling);
     if (nucleus) {
-        mask_top_p(s, sampling, best);
+        mask_top_p(s, sampling);
     }
 }
 
-static int32_t draw(const qn_sampler *s, const qn_sampling *sampling, float best, int32_t best_id, size_t position)
+static int32_t draw(const qn_sampler *s, const qn_sampling *sampling, size_t position)
 {
-    int32_t winner = best_id;
+    float best = s->peaks.highest;
+    int32_t best_id = s->peaks.first, winner = best_id;
     double score = qn_gumbel(qn_noise(sampling, position, best_id));
     double slope = 1.0 / (double)sampling->temperature;
     uint32_t words[4], block = UINT32_MAX;
@@ -242,9 +317,8 @@ int32_t qn_sample(qn_sampler *sampler, const qn_sampling *sampling, const float 
     if (sampling->temperature == 0.0F || best_id < 0) {
         return best_id;
     }
-    float best = sampler->peaks.highest;
-    mask_all(sampler, sampling, logits, best);
-    return draw(sampler, sampling, best, best_id, position);
+    mask_all(sampler, sampling, logits);
+    return draw(sampler, sampling, position);
 }
 
 int32_t qn_sample_with_rules(qn_sampler *sampler, const qn_rules *rules, const float *logits, size_t position)
@@ -272,7 +346,7 @@ void qn_sampling_distribution(qn_sampler *sampler, const qn_sampling *sampling, 
         return;
     }
     float best = sampler->peaks.highest;
-    mask_all(sampler, sampling, logits, best);
+    mask_all(sampler, sampling, logits);
     double sum = 0.0;
     for (size_t i = 0; i < sampler->count; i++) {
         probabilities[sampler->ids[i]] = exp(depth_of(sampling, sampler->logits[i], best));

@@ -5,14 +5,6 @@
 
 enum { RADIX = 256 };
 
-uint32_t qn_ordered_bits(float value)
-{
-    uint32_t bits;
-    value += 0.0F;
-    memcpy(&bits, &value, sizeof bits);
-    return (bits & UINT32_C(0x80000000)) != 0 ? ~bits : bits | UINT32_C(0x80000000);
-}
-
 float qn_from_ordered_bits(uint32_t bits)
 {
     float value;

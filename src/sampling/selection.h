@@ -4,9 +4,17 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A float's bits as an integer of the same order, -0 and +0 as one. */
-uint32_t qn_ordered_bits(float value);
+static inline uint32_t qn_ordered_bits(float value)
+{
+    uint32_t bits;
+    value += 0.0F;
+    memcpy(&bits, &value, sizeof bits);
+    return bits ^ ((bits >> 31) != 0 ? UINT32_MAX : UINT32_C(0x80000000));
+}
+
 float qn_from_ordered_bits(uint32_t bits);
 
 /* Going down from the largest of values [count], the sum of weights [count] (NULL: 1 each) reaches `target` at some

@@ -354,6 +354,112 @@ static void refuses_values_out_of_range(void **state)
     }
 }
 
+/* Rows long enough for the shortcuts that look at stretches of a row, with any share of it masked; only top_p in half
+ * of them, whose nucleus is then found by an estimate. */
+static void masked_logits_never_come(void **state)
+{
+    (void)state;
+    random_stream r = {.seed = qn_random_seed(), .next = 0};
+    print_message("seed %llu\n", (unsigned long long)r.seed);
+    enum { LONGEST = 20000 };
+    static float logits[LONGEST];
+    static bool kept[LONGEST];
+    static double probabilities[LONGEST];
+    qn_error err;
+    for (int round = 0; round < 400; round++) {
+        size_t n = 1 + random_word(&r) % (round % 8 == 0 ? LONGEST - 1 : 300);
+        qn_sampler *sampler;
+        assert_int_equal(qn_sampler_new(n, &sampler, &err), QN_OK);
+        fill_logits(&r, logits, n);
+        double share = pow(random_unit(&r), 4.0);
+        size_t spared = random_word(&r) % n;
+        for (size_t i = 0; i < n; i++) {
+            if (i != spared && random_unit(&r) > share) {
+                logits[i] = -INFINITY;
+            }
+        }
+        qn_sampling s = random_sampling(&r);
+        if (round % 2 == 0) {
+            s.top_p = (float)fmax(random_unit(&r), 1e-6);
+            s.top_k = 0, s.min_p = 0.0F;
+        }
+        int32_t want = plain_sample(&s, logits, n, 7, kept), got = qn_sample(sampler, &s, logits, 7);
+        if (got != want) {
+            fail_msg("round %d, n %zu, T %g, top_p %g, min_p %g, top_k %d: %d, plain %d", round, n,
+                     (double)s.temperature, (double)s.top_p, (double)s.min_p, s.top_k, got, want);
+        }
+        qn_sampling_distribution(sampler, &s, logits, probabilities);
+        double sum = 0.0;
+        for (size_t i = 0; i < n; i++) {
+            assert_true(probabilities[i] == 0.0 || !isinf(logits[i]));
+            sum += probabilities[i];
+        }
+        assert_true(fabs(sum - 1.0) < 1e-9);
+        qn_sampler_free(sampler);
+    }
+}
+
+static void no_token_where_all_are_masked(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    float logits[N];
+    double probabilities[N];
+    qn_error err;
+    qn_sampler *sampler;
+    assert_int_equal(qn_sampler_new(N, &sampler, &err), QN_OK);
+    for (size_t i = 0; i < N; i++) {
+        logits[i] = -INFINITY;
+    }
+    qn_sampling s = qn_sampling_greedy();
+    assert_int_equal(qn_sample(sampler, &s, logits, 0), -1);
+    s.temperature = 1.0F, s.top_p = 0.5F;
+    assert_int_equal(qn_sample(sampler, &s, logits, 0), -1);
+    s.top_k = 3, s.min_p = 0.1F;
+    assert_int_equal(qn_sample(sampler, &s, logits, 0), -1);
+    qn_sampling_distribution(sampler, &s, logits, probabilities);
+    for (size_t i = 0; i < N; i++) {
+        assert_true(probabilities[i] == 0.0);
+    }
+    float finite[N] = {0};
+    const uint64_t nothing[2] = {0, 0}, one[2] = {0, 1};
+    qn_rules rules = {.sampling = &s, .allowed = nothing};
+    assert_int_equal(qn_sample_with_rules(sampler, &rules, finite, 0), -1);
+    rules.allowed = one;
+    assert_int_equal(qn_sample_with_rules(sampler, &rules, finite, 0), 64);
+    const int32_t banned[1] = {64};
+    rules.banned = banned, rules.banned_count = 1;
+    assert_int_equal(qn_sample_with_rules(sampler, &rules, finite, 0), -1);
+    qn_sampler_free(sampler);
+}
+
+static void rules_come_first_and_leave_the_row_alone(void **state)
+{
+    (void)state;
+    enum { N = 500 };
+    random_stream r = {.seed = qn_random_seed(), .next = 0};
+    print_message("seed %llu\n", (unsigned long long)r.seed);
+    float logits[N], before[N], row[N];
+    qn_error err;
+    qn_sampler *sampler;
+    assert_int_equal(qn_sampler_new(N, &sampler, &err), QN_OK);
+    for (int round = 0; round < 500; round++) {
+        fill_logits(&r, logits, N);
+        memcpy(before, logits, sizeof before);
+        qn_sampling s = random_sampling(&r);
+        qn_logit_bias bias = {.token = (int32_t)(random_word(&r) % N), .bias = (float)(20.0 * random_unit(&r))};
+        s.logit_bias = &bias, s.logit_bias_count = random_word(&r) % 2;
+        s.presence_penalty = random_word(&r) % 2 == 0 ? 0.0F : 1.5F;
+        int32_t ahead[3] = {(int32_t)(random_word(&r) % N), (int32_t)(random_word(&r) % N), 3};
+        qn_rules rules = {.sampling = &s, .ahead = ahead, .ahead_count = random_word(&r) % 4};
+        int32_t got = qn_sample_with_rules(sampler, &rules, logits, 11);
+        assert_memory_equal(logits, before, sizeof before);
+        qn_rules_apply(&rules, logits, N, row);
+        assert_int_equal(got, qn_sample(sampler, &s, row, 11));
+    }
+    qn_sampler_free(sampler);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -420,6 +526,9 @@ int main(void)
         cmocka_unit_test(keyed_by_seed_position_and_choice),
         cmocka_unit_test(greedy_takes_the_lowest_of_ties),
         cmocka_unit_test(refuses_values_out_of_range),
+        cmocka_unit_test(masked_logits_never_come),
+        cmocka_unit_test(no_token_where_all_are_masked),
+        cmocka_unit_test(rules_come_first_and_leave_the_row_alone),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(cost_at_full_vocabulary),
     };
