@@ -3,8 +3,8 @@
  * The plain way computes a softmax, sorts it, masks it, draws noise for every token and takes the argmax. Here every
  * step works on the few tokens that matter, with the same result bit for bit:
  *
- *   - gumbel(r) lies in [-3.14, 22.88], so a token whose logit / T is 26.1 below the best can't win whatever its noise;
- *     it is left out at once. (The best token's own score is at least its logit / T - 3.14.)
+ *   - gumbel(r) lies in [-3.14, 22.88], so a token whose logit / T is 26.1 below the best can't win whatever its noise,
+ * and with the best token's gumbel known, mostly nearer ones can't either; they are left out at once.
  *   - Probabilities are taken relative to the best token, as fixed-point integers of 2^-40. Integer sums have no order,
  *     so the nucleus of top-p is the same however it is found, and a token below 2^-41 of the best (28.5 down) weighs
  *     nothing and is left out of the sum without changing it.
@@ -260,13 +260,15 @@ static bool mask_top_p_of_all(qn_sampler *s, const qn_sampling *sampling, const 
     return true;
 }
 
-static void mask_all(qn_sampler *s, const qn_sampling *sampling, const float *logits)
+/* Leaves the candidates that pass all masks and lie within `reach` of the best: deeper ones count as without a chance.
+ */
+static void mask_all(qn_sampler *s, const qn_sampling *sampling, const float *logits, double reach)
 {
     bool nucleus = sampling->top_p<1.0F, few = sampling->top_k> 0 || sampling->min_p > 0.0F;
     if (nucleus && !few && mask_top_p_of_all(s, sampling, logits)) {
         return;
     }
-    double lowest = nucleus ? -WEIGHING_REACH : -WINNING_REACH;
+    double lowest = nucleus ? -WEIGHING_REACH : -reach;
     if (sampling->min_p > 0.0F) {
         lowest = fmax(lowest, log((double)sampling->min_p));
     }
@@ -278,11 +280,11 @@ static void mask_all(qn_sampler *s, const qn_sampling *sampling, const float *lo
     }
 }
 
-static int32_t draw(const qn_sampler *s, const qn_sampling *sampling, size_t position)
+/* The best token's score is there to be beaten from the start. */
+static int32_t draw(const qn_sampler *s, const qn_sampling *sampling, size_t position, double score)
 {
     float best = s->peaks.highest;
-    int32_t best_id = s->peaks.first, winner = best_id;
-    double score = qn_gumbel(qn_noise(sampling, position, best_id));
+    int32_t winner = s->peaks.first;
     double slope = 1.0 / (double)sampling->temperature;
     uint32_t words[4], block = UINT32_MAX;
     for (size_t i = 0; i < s->count; i++) {
@@ -317,8 +319,10 @@ int32_t qn_sample(qn_sampler *sampler, const qn_sampling *sampling, const float 
     if (sampling->temperature == 0.0F || best_id < 0) {
         return best_id;
     }
-    mask_all(sampler, sampling, logits);
-    return draw(sampler, sampling, position);
+    double score = qn_gumbel(qn_noise(sampling, position, best_id));
+    /* A token so deep loses against the best one even with the highest gumbel; the margin covers rounding. */
+    mask_all(sampler, sampling, logits, HIGHEST_GUMBEL - score + 1e-9);
+    return draw(sampler, sampling, position, score);
 }
 
 int32_t qn_sample_with_rules(qn_sampler *sampler, const qn_rules *rules, const float *logits, size_t position)
@@ -346,7 +350,7 @@ void qn_sampling_distribution(qn_sampler *sampler, const qn_sampling *sampling, 
         return;
     }
     float best = sampler->peaks.highest;
-    mask_all(sampler, sampling, logits);
+    mask_all(sampler, sampling, logits, WINNING_REACH);
     double sum = 0.0;
     for (size_t i = 0; i < sampler->count; i++) {
         probabilities[sampler->ids[i]] = exp(depth_of(sampling, sampler->logits[i], best));
