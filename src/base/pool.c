@@ -17,7 +17,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { SPIN_US = 30, SPINS_PER_CLOCK_READ = 32, CACHE_LINE = 64, LARGEST_CPU_SET = 1 << 16 };
 
@@ -218,22 +218,16 @@ size_t qn_cpu_count(void)
 
 static qn_status start_workers(qn_pool *pool, qn_error *err)
 {
-    /* workers take no signals: those are for the threads that wait for them */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = 0;
     for (pool->started = 1; pool->started < pool->threads; pool->started++) {
         worker *self = &pool->workers[pool->started];
         *self = (worker){.pool = pool, .index = pool->started};
-        code = pthread_create(&self->thread, NULL, worker_main, self);
-        if (code != 0)
-            break;
         char name[16];
         snprintf(name, sizeof name, "compute-%u", (unsigned)pool->started);
-        pthread_setname_np(self->thread, name);
+        code = qn_thread_start(&self->thread, name, worker_main, self);
+        if (code != 0)
+            break;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0)
         return qn_fail(err, QN_RESOURCE, "compute pool: cannot start thread %zu of %zu (%s): use fewer threads",
                        pool->started + 1, pool->threads, strerror(code));

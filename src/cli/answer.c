@@ -206,32 +206,20 @@ void qn_answer_log_timings(const qn_result *result, const qn_sampling *sampling,
         qn_buffer_format(&line, "load %.2f s; ", (double)load_us / 1e6);
     }
     qn_buffer_format(&line, "prompt %zu tokens, %.1f tok/s; ", result->prompt_tokens,
-                     qn_per_second(result->prompt_tokens, result->prefill_us));
+                     qn_per_second(result->prompt_tokens, result->timings.prefill_us));
     /* The first token comes with the prompt; decoding makes the others. */
     size_t decoded = result->completion_tokens > 0 ? result->completion_tokens - 1 : 0;
     qn_buffer_format(&line, "decode %zu tokens, %.1f tok/s", result->completion_tokens,
-                     qn_per_second(decoded, result->decode_us));
-    if (result->drafts_proposed > 0) {
-        qn_buffer_format(&line, "; MTP %zu of %zu drafts accepted (%.1f %%), %zu steps", result->drafts_accepted,
-                         result->drafts_proposed,
-                         100.0 * (double)result->drafts_accepted / (double)result->drafts_proposed, result->steps);
+                     qn_per_second(decoded, result->timings.decode_us));
+    if (result->timings.drafts_proposed > 0) {
+        qn_buffer_format(&line, "; MTP %zu of %zu drafts accepted (%.1f %%), %zu steps",
+                         result->timings.drafts_accepted, result->timings.drafts_proposed,
+                         100.0 * (double)result->timings.drafts_accepted / (double)result->timings.drafts_proposed,
+                         result->timings.steps);
     }
     if (sampling->temperature > 0.0F) {
         qn_buffer_format(&line, "; seed %lld", (long long)sampling->seed);
     }
     qn_log("%s", qn_buffer_string(&line));
     qn_buffer_free(&line);
-}
-
-const char *qn_finish_name(qn_finish finish)
-{
-    switch (finish) {
-    case QN_FINISH_LENGTH:
-        return "length";
-    case QN_FINISH_CANCELLED:
-        return "cancelled";
-    case QN_FINISH_STOP:
-        break;
-    }
-    return "stop";
 }

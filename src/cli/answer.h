@@ -38,7 +38,4 @@ void qn_answer_free(qn_answer *answer);
  * not told. */
 void qn_answer_log_timings(const qn_result *result, const qn_sampling *sampling, uint64_t load_us);
 
-/* "stop", "length", "cancelled" */
-const char *qn_finish_name(qn_finish finish);
-
 #endif

@@ -159,9 +159,9 @@ static json_t *usage_value(const qn_result *r)
 static json_t *timings_value(const qn_result *r, uint64_t load_us)
 {
     return json_pack("{s:f, s:f, s:f, s:I, s:I, s:I}", "load_seconds", (double)load_us / 1e6, "prompt_seconds",
-                     (double)r->prefill_us / 1e6, "decode_seconds", (double)r->decode_us / 1e6, "decode_steps",
-                     (json_int_t)r->steps, "drafts", (json_int_t)r->drafts_proposed, "drafts_accepted",
-                     (json_int_t)r->drafts_accepted);
+                     (double)r->timings.prefill_us / 1e6, "decode_seconds", (double)r->timings.decode_us / 1e6,
+                     "decode_steps", (json_int_t)r->timings.steps, "drafts", (json_int_t)r->timings.drafts_proposed,
+                     "drafts_accepted", (json_int_t)r->timings.drafts_accepted);
 }
 
 static qn_status print_json(const qn_run_options *options, const qn_answer *answer, const qn_result *result,

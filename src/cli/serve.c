@@ -23,7 +23,7 @@
 #include "server/openai_chat.h"
 #include "server/server.h"
 
-enum { DEFAULT_PORT = 8000, DEFAULT_QUEUE = 64, MAX_QUEUE = 4096, DEFAULT_PATIENCE_S = 60 };
+enum { DEFAULT_PORT = 8000, DEFAULT_QUEUE = 64, DEFAULT_SEATS = 1, MAX_QUEUE = 4096, DEFAULT_PATIENCE_S = 60 };
 
 typedef struct serve_options {
     const char *host;
@@ -59,8 +59,8 @@ static void add_options(qn_option_table *table, serve_options *o)
          .kind = QN_OPTION_INTEGER,
          .value = &o->max_queue,
          .value_name = "N",
-         .help = "requests that may wait while one runs; more are answered 503 (default: 64)",
-         .min = 0,
+         .help = "requests that may wait while others run; more are answered 503 (default: 64)",
+         .min = 1,
          .max = MAX_QUEUE},
         {.name = "http-timeout",
          .kind = QN_OPTION_INTEGER,
@@ -190,6 +190,12 @@ static qn_status check_options(serve_options *o, const qn_option_table *table, q
     }
     if (status == QN_OK) {
         status = qn_engine_flags_options(&o->engine, table, engine_options, err);
+    }
+    if (status == QN_OK) {
+        engine_options->max_queue = (size_t)o->max_queue;
+        engine_options->max_num_seqs = DEFAULT_SEATS;
+        engine_options->prefix_caching = true;
+        engine_options->prefault = true;
     }
     return status;
 }

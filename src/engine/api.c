@@ -53,6 +53,7 @@ qn_quern *qn_quern_open(const char *model_dir, const qn_quern_options *options, 
                                       .chat_template = options->chat_template,
                                       .threads = options->threads,
                                       .max_model_len = options->max_model_len,
+                                      .prefix_caching = true,
                                       .num_speculative_tokens = options->num_speculative_tokens};
     if (qn_engine_open(&engine, &quern->engine, &err) != QN_OK) {
         report(&err, error);
@@ -151,6 +152,7 @@ static qn_quern_finish finish_of(qn_finish finish)
     case QN_FINISH_CANCELLED:
         return QN_QUERN_CANCELLED;
     case QN_FINISH_STOP:
+    case QN_FINISH_REPETITION: /* the C API has no guard */
         break;
     }
     return QN_QUERN_STOP;
@@ -175,11 +177,11 @@ static qn_status generate(qn_engine *engine, const qn_quern_request *asked, cons
                                  .prompt_tokens = result.prompt_tokens,
                                  .completion_tokens = result.completion_tokens,
                                  .reasoning_tokens = result.reasoning_tokens,
-                                 .drafts_proposed = result.drafts_proposed,
-                                 .drafts_accepted = result.drafts_accepted,
+                                 .drafts_proposed = result.timings.drafts_proposed,
+                                 .drafts_accepted = result.timings.drafts_accepted,
                                  .seed = request.sampling.seed,
-                                 .prefill_us = result.prefill_us,
-                                 .decode_us = result.decode_us};
+                                 .prefill_us = result.timings.prefill_us,
+                                 .decode_us = result.timings.decode_us};
     }
     if (status == QN_OK) {
         qn_result_free(&result);

@@ -86,8 +86,8 @@ static qn_status name_model(qn_status status, const char *model, qn_error *err)
 /* Rows first .. first + rows - 1 of the chunk that began at `start`, whose hidden states both engines hold. */
 static qn_status compare_rows(measurement *m, size_t start, size_t first, size_t rows, qn_error *err)
 {
-    const float *hidden_a = m->a->hidden + first * m->a->config->hidden_size;
-    const float *hidden_b = m->b->hidden + first * m->b->config->hidden_size;
+    const float *hidden_a = m->a->batch.hidden + first * m->a->config->hidden_size;
+    const float *hidden_b = m->b->batch.hidden + first * m->b->config->hidden_size;
     m->block_row = start + first;
     qn_status status = name_model(qn_pass_logits(m->a, hidden_a, m->block_row, rows, &m->logits_a, err), "A", err);
     if (status == QN_OK) {
@@ -233,6 +233,15 @@ qn_status qn_check_comparable(const qn_engine *a, const qn_engine *b, qn_error *
     return QN_OK;
 }
 
+static qn_status begin_both(qn_engine *a, qn_engine *b, qn_error *err)
+{
+    qn_status status = qn_measuring_begin(a, err);
+    if (status == QN_OK && (status = qn_measuring_begin(b, err)) != QN_OK) {
+        qn_measuring_end(a);
+    }
+    return status;
+}
+
 qn_status qn_measure_divergence(qn_engine *a, qn_engine *b, const int32_t *ids, size_t count, size_t context,
                                 size_t stride, qn_divergence *out, qn_error *err)
 {
@@ -250,8 +259,10 @@ qn_status qn_measure_divergence(qn_engine *a, qn_engine *b, const int32_t *ids, 
         return status;
     }
     *out = (qn_divergence){.tokens = count};
-    qn_turnstile_enter(&a->turnstile, NULL, NULL);
-    qn_turnstile_enter(&b->turnstile, NULL, NULL);
+    status = begin_both(a, b, err);
+    if (status != QN_OK) {
+        return status;
+    }
     status = allocate(&m, count, err);
     if (status == QN_OK) {
         status = run_windows(&m, ids, &windows, out, err);
@@ -259,8 +270,8 @@ qn_status qn_measure_divergence(qn_engine *a, qn_engine *b, const int32_t *ids, 
     if (status == QN_OK) {
         summarise(&m, out);
     }
-    qn_turnstile_leave(&b->turnstile);
-    qn_turnstile_leave(&a->turnstile);
+    qn_measuring_end(b);
+    qn_measuring_end(a);
     qn_logit_block_free(&m.logits_a);
     qn_logit_block_free(&m.logits_b);
     qn_free(m.kl);

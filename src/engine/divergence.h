@@ -35,7 +35,7 @@ qn_status qn_check_comparable(const qn_engine *a, const qn_engine *b, qn_error *
 
 /* The engines are two, comparable, with max_model_len >= context. Both compute the same chunk of a window in turn; no
  * more of their results is held than that chunk's hidden states and a few rows of logits (a log line tells how much).
- * Takes the turns of both; a progress bar on a terminal. Errors of a model tell which. */
+ * Waits until both have no requests; a progress bar on a terminal. Errors of a model tell which. */
 qn_status qn_measure_divergence(qn_engine *a, qn_engine *b, const int32_t *ids, size_t count, size_t context,
                                 size_t stride, qn_divergence *out, qn_error *err);
 

@@ -29,7 +29,7 @@ typedef struct dump {
 static int32_t greedy(dump *d, const float *logits)
 {
     const qn_sampling sampling = qn_sampling_greedy();
-    return qn_sample(d->engine->sampler, &sampling, logits, 0);
+    return qn_sample(d->engine->batch.samplers[0], &sampling, logits, 0);
 }
 
 static qn_status allocate(dump *d, qn_error *err)
@@ -185,10 +185,10 @@ static qn_status run_chain(dump *d, qn_mtp_selection *selection, bool shared, qn
     qn_engine *engine = d->engine;
     size_t vocab = engine->config->vocab_size, chain = d->options->chain;
     const float *state = d->last_output;
-    qn_status status = qn_kv_sequence_reserve(&engine->sequence, d->count + chain, err);
+    qn_status status = qn_kv_sequence_reserve(&engine->slots[0].sequence, d->count + chain, err);
     for (size_t step = 1; status == QN_OK && step < chain; step++) {
         int32_t draft = greedy(d, d->chain_logits + (step - 1) * vocab);
-        const qn_mtp_segment segment = {.sequence = &engine->sequence,
+        const qn_mtp_segment segment = {.sequence = &engine->slots[0].sequence,
                                         .next_ids = &draft,
                                         .hidden = state,
                                         .start = d->count - 1 + step,
@@ -277,9 +277,11 @@ qn_status qn_dump_logits(qn_engine *engine, const int32_t *ids, size_t count, co
         return status;
     }
     dump d = {.engine = engine, .options = options, .ids = ids, .count = count};
-    qn_turnstile_enter(&engine->turnstile, NULL, NULL);
-    status = run(&d, path, err);
-    qn_turnstile_leave(&engine->turnstile);
+    status = qn_measuring_begin(engine, err);
+    if (status == QN_OK) {
+        status = run(&d, path, err);
+        qn_measuring_end(engine);
+    }
     release(&d);
     return status;
 }

@@ -29,7 +29,7 @@ typedef struct qn_dump_options {
 size_t qn_dump_room(const qn_dump_options *options);
 
 /* count and that room must fit max_model_len. Logits are written as they come; with `hidden` the layers' values are
- * held in memory until the end (a log line tells how much). Takes the engine's turn. */
+ * held in memory until the end (a log line tells how much). Waits until the engine has no requests. */
 qn_status qn_dump_logits(qn_engine *engine, const int32_t *ids, size_t count, const qn_dump_options *options,
                          const char *path, qn_error *err);
 

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "engine/engine_internal.h"
+#include "engine/fingerprint.h"
 #include "engine/memory.h"
 
 enum { DEFAULT_MAX_ROWS = 512, DEFAULT_BLOCK_TOKENS = 128 };
@@ -17,29 +18,35 @@ enum { DEFAULT_MAX_ROWS = 512, DEFAULT_BLOCK_TOKENS = 128 };
 typedef struct sizing {
     const qn_engine *engine;
     qn_kv_layout layout;
+    size_t model_len; /* while the pool's size is chosen; 0 while it is chosen itself */
 } sizing;
 
-/* The engine's own buffers for a context of so many tokens. */
-static size_t own_bytes(const qn_engine *engine, size_t tokens)
+static qn_batch_sizes batch_sizes(const qn_engine *engine)
 {
-    const qn_config *config = engine->config;
-    size_t rows = engine->max_rows, logit_rows = engine->max_drafts + 1;
-    size_t bytes = tokens * sizeof(int32_t) + rows * config->hidden_size * sizeof(float) +
-                   logit_rows * config->vocab_size * sizeof(float) + qn_sampler_bytes(config->vocab_size);
-    return engine->max_drafts == 0 ? bytes : bytes + qn_drafter_bytes(config, engine->max_drafts, rows);
+    return (qn_batch_sizes){.max_rows = engine->max_rows,
+                            .max_num_seqs = engine->max_num_seqs,
+                            .max_drafts = engine->max_drafts,
+                            .threads = qn_pool_threads(engine->pool),
+                            .keep_draft_logits = engine->trace_drafts};
 }
 
-static bool kv_bytes(const sizing *s, size_t tokens, size_t *bytes)
+/* Step buffers, and what seats and the prefix cache need, for sequences of so many tokens and so many blocks. */
+static size_t own_bytes(const qn_engine *engine, const sizing *s, size_t model_len, size_t blocks)
 {
-    return qn_size_mul(qn_ceil_div(tokens, s->layout.block_tokens), s->layout.block_bytes, bytes);
+    const qn_batch_sizes sizes = batch_sizes(engine);
+    size_t tables = engine->max_num_seqs * 2 * qn_ceil_div(model_len, s->layout.block_tokens) * sizeof(int32_t);
+    return qn_model_measure(engine->model, model_len) + qn_batch_bytes(engine->config, &sizes) + tables +
+           (engine->prefix_caching ? qn_prefix_cache_bytes(blocks, s->layout.block_tokens) : 0);
 }
 
-/* qn_memory_cost: the cache and the buffers. */
+/* qn_memory_cost: blocks and buffers, for one sequence of so many tokens while the context's length is chosen, then for
+ * a pool of so many. */
 static bool context_bytes(void *context, size_t tokens, size_t *bytes)
 {
     const sizing *s = context;
-    size_t step = qn_model_measure(s->engine->model, tokens) + own_bytes(s->engine, tokens);
-    return kv_bytes(s, tokens, bytes) && qn_size_add(*bytes, step, bytes);
+    size_t blocks = qn_ceil_div(tokens, s->layout.block_tokens);
+    return qn_size_mul(blocks, s->layout.block_bytes, bytes) &&
+           qn_size_add(*bytes, own_bytes(s->engine, s, s->model_len == 0 ? tokens : s->model_len, blocks), bytes);
 }
 
 static size_t wanted_model_len(const qn_engine *engine, const qn_engine_options *options)
@@ -83,16 +90,67 @@ static qn_status choose_context(qn_engine *engine, const qn_engine_options *opti
     return QN_OK;
 }
 
-static qn_status log_plan(const qn_engine *engine, const sizing *s, size_t available, qn_error *err)
+/* --kv-cache-memory says how many blocks there are; a context that was not asked for is cut to them. */
+static qn_status take_given_blocks(qn_engine *engine, const qn_engine_options *options, sizing *s, size_t available,
+                                   size_t *blocks, qn_error *err)
+{
+    size_t given = options->kv_cache_bytes / s->layout.block_bytes, block_tokens = s->layout.block_tokens, bytes;
+    if (given > INT32_MAX) {
+        return qn_fail_field(err, QN_USAGE, "kv-cache-memory", "--kv-cache-memory: %zu blocks are too many: give less",
+                             given);
+    }
+    if (given < 1 || (options->max_model_len > 0 && given < qn_ceil_div(engine->max_model_len, block_tokens))) {
+        size_t least = options->max_model_len > 0 ? qn_ceil_div(engine->max_model_len, block_tokens) : 1;
+        return qn_fail_field(err, QN_USAGE, "kv-cache-memory",
+                             "--kv-cache-memory: %zu bytes hold %zu blocks of %zu tokens and %zu are needed: give at "
+                             "least %zu bytes%s",
+                             options->kv_cache_bytes, given, block_tokens, least, least * s->layout.block_bytes,
+                             options->max_model_len > 0 ? ", or a smaller --max-model-len" : "");
+    }
+    if (given * block_tokens < engine->max_model_len) {
+        qn_log("max_model_len: cut from %zu to %zu tokens, which is what --kv-cache-memory holds",
+               engine->max_model_len, given * block_tokens);
+        engine->max_model_len = given * block_tokens;
+    }
+    s->model_len = engine->max_model_len;
+    if (available > 0 && (!context_bytes(s, given * block_tokens, &bytes) || bytes > available)) {
+        return qn_fail_field(err, QN_RESOURCE, "kv-cache-memory",
+                             "--kv-cache-memory: %zu bytes and the step's buffers are more than the memory that is "
+                             "left: give less",
+                             options->kv_cache_bytes);
+    }
+    *blocks = given;
+    return QN_OK;
+}
+
+/* How many blocks: as said, or for every seat a sequence of full length as far as memory holds them, one at least. */
+static qn_status choose_blocks(qn_engine *engine, const qn_engine_options *options, sizing *s, size_t available,
+                               size_t *blocks, qn_error *err)
+{
+    if (options->kv_cache_bytes > 0) {
+        return take_given_blocks(engine, options, s, available, blocks, err);
+    }
+    s->model_len = engine->max_model_len;
+    size_t block_tokens = s->layout.block_tokens, least = qn_ceil_div(engine->max_model_len, block_tokens);
+    size_t wanted = qn_min_size(least * engine->max_num_seqs, INT32_MAX);
+    size_t fits = available == 0 ? wanted
+                                 : qn_memory_fit(wanted * block_tokens, block_tokens,
+                                                 qn_model_weight_bytes(engine->model), available, context_bytes, s) /
+                                       block_tokens;
+    *blocks = qn_max_size(least, qn_min_size(fits, wanted));
+    return QN_OK;
+}
+
+static qn_status log_plan(const qn_engine *engine, const sizing *s, size_t blocks, size_t available, qn_error *err)
 {
     qn_memory_plan plan = {.weight_bytes = qn_model_weight_bytes(engine->model),
-                           .kv_tokens = engine->max_model_len,
+                           .kv_tokens = blocks * s->layout.block_tokens,
                            .kv_block_tokens = s->layout.block_tokens,
-                           .step_bytes = qn_model_measure(engine->model, engine->max_model_len) +
-                                         own_bytes(engine, engine->max_model_len),
+                           .max_model_len = engine->max_model_len,
+                           .step_bytes = own_bytes(engine, s, engine->max_model_len, blocks),
                            .step_rows = engine->max_rows,
                            .available_bytes = available};
-    if (!kv_bytes(s, engine->max_model_len, &plan.kv_bytes)) {
+    if (!qn_size_mul(blocks, s->layout.block_bytes, &plan.kv_bytes)) {
         return qn_fail_field(err, QN_RESOURCE, "max-model-len",
                              "--max-model-len: a KV cache of %zu tokens can't be addressed: give fewer",
                              engine->max_model_len);
@@ -101,53 +159,95 @@ static qn_status log_plan(const qn_engine *engine, const sizing *s, size_t avail
     return QN_OK;
 }
 
-static qn_status allocate_buffers(qn_engine *engine, qn_error *err)
+static qn_status make_slots(qn_engine *engine, qn_error *err)
 {
-    const qn_config *config = engine->config;
-    size_t rows = engine->max_drafts + 1;
-    engine->tokens = qn_alloc(engine->max_model_len, sizeof *engine->tokens);
-    engine->hidden = qn_alloc_aligned(engine->max_rows, config->hidden_size * sizeof(float));
-    engine->logits = qn_alloc_aligned(rows, config->vocab_size * sizeof(float));
-    engine->hidden_rows = qn_alloc(rows, sizeof *engine->hidden_rows);
-    engine->logit_rows = qn_alloc(rows, sizeof *engine->logit_rows);
-    if (engine->tokens == NULL || engine->hidden == NULL || engine->logits == NULL || engine->hidden_rows == NULL ||
-        engine->logit_rows == NULL) {
-        return qn_fail_memory(err, "step buffers", own_bytes(engine, engine->max_model_len));
+    size_t seqs = engine->max_num_seqs, width = engine->config->hidden_size;
+    size_t blocks = qn_ceil_div(engine->max_model_len, qn_kv_pool_layout(engine->blocks)->block_tokens);
+    engine->slots = qn_alloc_zero(seqs, sizeof *engine->slots);
+    engine->running = qn_alloc(seqs, sizeof *engine->running);
+    if (engine->slots == NULL || engine->running == NULL) {
+        return qn_fail_memory(err, "seats of requests", seqs * sizeof *engine->slots);
     }
-    for (size_t i = 0; i < rows; i++) {
-        engine->logit_rows[i] = engine->logits + i * config->vocab_size;
+    for (size_t i = 0; i < seqs; i++) {
+        qn_slot *slot = &engine->slots[i];
+        qn_status status = qn_kv_sequence_init(&slot->sequence, engine->blocks, engine->max_model_len, err);
+        if (status != QN_OK) {
+            return status;
+        }
+        slot->adopted = qn_alloc(blocks, sizeof *slot->adopted);
+        if (slot->adopted == NULL) {
+            return qn_fail_memory(err, "seats of requests", blocks * sizeof *slot->adopted);
+        }
+        if (engine->max_drafts > 0) {
+            slot->draft_state[0] = engine->batch.states + 2 * i * width;
+            slot->draft_state[1] = slot->draft_state[0] + width;
+            slot->draft_selection.positions = engine->batch.selections + i * engine->config->index_topk;
+        }
     }
-    qn_status status = qn_sampler_new(config->vocab_size, &engine->sampler, err);
-    if (status == QN_OK && engine->max_drafts > 0) {
-        status = qn_drafter_new(engine->model, engine->max_drafts, engine->max_rows, &engine->drafter, err);
-    }
-    return status;
+    return QN_OK;
 }
 
-/* Chooses the context's length, logs what the run will hold, and allocates it. */
+static void wake_engine(void *context)
+{
+    qn_loop_wake(context);
+}
+
+static qn_status open_store(qn_engine *engine, const qn_engine_options *options, qn_error *err)
+{
+    const qn_kv_layout *layout = qn_kv_pool_layout(engine->blocks);
+    const qn_kv_store_options store = {.dir = options->kv_store_dir,
+                                       .fingerprint = engine->fingerprint,
+                                       .block_bytes = layout->block_bytes,
+                                       .block_tokens = layout->block_tokens,
+                                       .max_bytes = options->kv_store_bytes,
+                                       .wake = wake_engine,
+                                       .wake_context = engine};
+    return qn_kv_store_open(&store, &engine->store, err);
+}
+
+static qn_status open_prefixes(qn_engine *engine, const qn_engine_options *options, qn_error *err)
+{
+    if (!engine->prefix_caching) {
+        return QN_OK;
+    }
+    qn_status status = qn_prefix_cache_new(engine->blocks, &engine->prefixes, err);
+    if (status == QN_OK) {
+        status = qn_fingerprint(engine->checkpoint, engine->kernels, options,
+                                qn_kv_pool_layout(engine->blocks)->block_tokens, &engine->fingerprint, err);
+    }
+    return status == QN_OK && options->kv_store_dir != NULL ? open_store(engine, options, err) : status;
+}
+
+/* Chooses the context's length and the number of blocks, logs what the run will hold, and allocates it. */
 static qn_status open_memory(qn_engine *engine, const qn_engine_options *options, qn_error *err)
 {
     sizing s = {.engine = engine};
-    size_t block_tokens = options->block_size > 0 ? options->block_size : DEFAULT_BLOCK_TOKENS;
+    size_t block_tokens = options->block_size > 0 ? options->block_size : DEFAULT_BLOCK_TOKENS, blocks = 0;
     size_t available = qn_memory_available("");
+    const qn_batch_sizes sizes = batch_sizes(engine);
     qn_status status = qn_model_kv_layout(engine->model, block_tokens, &s.layout, err);
     if (status == QN_OK) {
         status = choose_context(engine, options, &s, available, err);
     }
     if (status == QN_OK) {
-        status = log_plan(engine, &s, available, err);
+        status = choose_blocks(engine, options, &s, available, &blocks, err);
+    }
+    if (status == QN_OK) {
+        status = log_plan(engine, &s, blocks, available, err);
     }
     if (status == QN_OK) {
         status = qn_model_reserve(engine->model, engine->max_model_len, err);
     }
     if (status == QN_OK) {
-        status = qn_kv_pool_new(&s.layout, qn_ceil_div(engine->max_model_len, block_tokens), false, &engine->blocks,
-                                err);
+        status = qn_kv_pool_new(&s.layout, blocks, options->prefault, &engine->blocks, err);
     }
     if (status == QN_OK) {
-        status = qn_kv_sequence_init(&engine->sequence, engine->blocks, engine->max_model_len, err);
+        status = qn_batch_make(engine->config, &sizes, &engine->batch, err);
     }
-    return status == QN_OK ? allocate_buffers(engine, err) : status;
+    if (status == QN_OK) {
+        status = make_slots(engine, err);
+    }
+    return status == QN_OK ? open_prefixes(engine, options, err) : status;
 }
 
 static qn_status open_text(qn_engine *engine, const qn_engine_options *options, qn_error *err)
@@ -186,15 +286,14 @@ static qn_status read_generation_config(qn_engine *engine, const qn_engine_optio
 
 static qn_status open_model(qn_engine *engine, const qn_engine_options *options, qn_error *err)
 {
-    const qn_kernels *kernels;
-    qn_status status = qn_kernels_from_environment(&kernels, err);
+    qn_status status = qn_kernels_from_environment(&engine->kernels, err);
     if (status == QN_OK) {
         status = qn_pool_new(options->threads, &engine->pool, err);
     }
     if (status != QN_OK) {
         return status;
     }
-    qn_model_options model = {.kernels = kernels,
+    qn_model_options model = {.kernels = engine->kernels,
                               .pool = engine->pool,
                               .max_rows = engine->max_rows,
                               .max_context_tokens = 0,
@@ -218,6 +317,31 @@ static qn_status check_speculation(const qn_engine *engine, const qn_engine_opti
     return QN_OK;
 }
 
+/* A step holds a row for every seat, and one request's drafts. */
+static void take_limits(qn_engine *engine, const qn_engine_options *options)
+{
+    engine->trust_content_tokens = options->trust_content_tokens;
+    engine->max_drafts = (size_t)options->num_speculative_tokens;
+    engine->max_num_seqs = options->max_num_seqs > 0 ? options->max_num_seqs : 1;
+    engine->max_queue = options->max_queue;
+    engine->prefix_caching = options->prefix_caching;
+    engine->repetition = options->repetition;
+    engine->trace_drafts = options->trace_drafts;
+    size_t rows = options->max_num_batched_tokens > 0 ? options->max_num_batched_tokens : DEFAULT_MAX_ROWS;
+    size_t least = engine->max_num_seqs + engine->max_drafts;
+    if (options->max_num_batched_tokens > 0 && rows < least) {
+        qn_log("max_num_batched_tokens: raised from %zu to %zu, the rows of a step of %zu requests with %zu drafts",
+               rows, least, engine->max_num_seqs, engine->max_drafts);
+    }
+    rows = qn_min_size(rows, wanted_model_len(engine, options));
+    engine->max_rows = qn_max_size(rows, least);
+    qn_fairness_limits limits = options->fairness;
+    limits.max_num_batched_tokens = engine->max_rows;
+    qn_fairness_start(&engine->fairness, &limits);
+    qn_cost_start(&engine->cost);
+    qn_draft_costs_start(&engine->draft_costs);
+}
+
 static qn_status open_parts(qn_engine *engine, const qn_engine_options *options, qn_error *err)
 {
     qn_status status = qn_checkpoint_open(options->model_dir, &engine->checkpoint, err);
@@ -235,17 +359,21 @@ static qn_status open_parts(qn_engine *engine, const qn_engine_options *options,
     if (status != QN_OK) {
         return status;
     }
-    engine->trust_content_tokens = options->trust_content_tokens;
-    engine->max_drafts = (size_t)options->num_speculative_tokens;
-    size_t rows = options->max_num_batched_tokens > 0 ? options->max_num_batched_tokens : DEFAULT_MAX_ROWS;
-    rows = qn_min_size(rows, wanted_model_len(engine, options));
-    if (options->max_num_batched_tokens > 0 && options->max_num_batched_tokens <= engine->max_drafts) {
-        qn_log("max_num_batched_tokens: raised from %zu to %zu, the rows of a step with %zu drafts",
-               options->max_num_batched_tokens, engine->max_drafts + 1, engine->max_drafts);
-    }
-    engine->max_rows = rows > engine->max_drafts ? rows : engine->max_drafts + 1;
+    take_limits(engine, options);
     status = open_model(engine, options, err);
     return status == QN_OK ? open_memory(engine, options, err) : status;
+}
+
+static void init_shared(qn_engine *engine)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* that of base/clock.h */
+    pthread_mutex_init(&engine->mutex, NULL);
+    pthread_cond_init(&engine->wake, &attributes);
+    pthread_cond_init(&engine->quiet, NULL);
+    pthread_condattr_destroy(&attributes);
+    engine->incoming_last = &engine->incoming_first;
 }
 
 qn_status qn_engine_open(const qn_engine_options *options, qn_engine **out, qn_error *err)
@@ -255,15 +383,36 @@ qn_status qn_engine_open(const qn_engine_options *options, qn_engine **out, qn_e
     if (engine == NULL) {
         return qn_fail_memory(err, "engine", sizeof *engine);
     }
-    qn_turnstile_init(&engine->turnstile);
-    qn_status status = open_parts(engine, options, err);
+    init_shared(engine);
+    qn_status status = qn_metrics_new(&engine->metrics, err);
+    if (status == QN_OK) {
+        status = open_parts(engine, options, err);
+    }
     if (status != QN_OK) {
         qn_engine_close(engine);
         return status;
     }
+    qn_metrics_describe(engine->metrics,
+                        &(qn_metrics_config){.block_size = qn_kv_pool_layout(engine->blocks)->block_tokens,
+                                             .blocks = qn_kv_pool_block_count(engine->blocks),
+                                             .max_model_len = engine->max_model_len,
+                                             .max_num_seqs = engine->max_num_seqs,
+                                             .prefix_caching = engine->prefix_caching});
     engine->load_us = qn_now_us() - start;
     *out = engine;
     return QN_OK;
+}
+
+void qn_engine_drain(qn_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    engine->draining = true;
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+void qn_engine_stop(qn_engine *engine)
+{
+    qn_loop_stop(engine);
 }
 
 void qn_engine_close(qn_engine *engine)
@@ -271,21 +420,26 @@ void qn_engine_close(qn_engine *engine)
     if (engine == NULL) {
         return;
     }
-    qn_drafter_free(engine->drafter);
-    qn_sampler_free(engine->sampler);
-    qn_free(engine->tokens);
-    qn_free(engine->hidden);
-    qn_free(engine->logits);
-    qn_free(engine->hidden_rows);
-    qn_free(engine->logit_rows);
-    qn_kv_sequence_free(&engine->sequence);
+    qn_engine_stop(engine);
+    qn_kv_store_close(engine->store); /* writes from the blocks until here */
+    for (size_t i = 0; engine->slots != NULL && i < engine->max_num_seqs; i++) {
+        qn_kv_sequence_free(&engine->slots[i].sequence);
+        qn_free(engine->slots[i].adopted);
+    }
+    qn_free(engine->slots);
+    qn_free(engine->running);
+    qn_batch_free(&engine->batch);
+    qn_prefix_cache_free(engine->prefixes);
     qn_kv_pool_free(engine->blocks);
     qn_model_close(engine->model);
     qn_chat_free(engine->chat);
     qn_tokenizer_free(engine->tokenizer);
     qn_checkpoint_close(engine->checkpoint);
     qn_pool_free(engine->pool);
-    qn_turnstile_destroy(&engine->turnstile);
+    qn_metrics_free(engine->metrics);
+    pthread_cond_destroy(&engine->wake);
+    pthread_cond_destroy(&engine->quiet);
+    pthread_mutex_destroy(&engine->mutex);
     qn_free(engine);
 }
 
@@ -323,4 +477,27 @@ const int32_t *qn_engine_eos(const qn_engine *engine, size_t *count)
 {
     *count = engine->generation.eos_count;
     return engine->generation.eos_token_id;
+}
+
+size_t qn_engine_max_num_seqs(const qn_engine *engine)
+{
+    return engine->max_num_seqs;
+}
+
+qn_engine_load qn_engine_get_load(qn_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    const qn_engine_load load = {.running = engine->running_count, .waiting = engine->waiting_count};
+    pthread_mutex_unlock(&engine->mutex);
+    return load;
+}
+
+qn_metrics *qn_engine_metrics(const qn_engine *engine)
+{
+    return engine->metrics;
+}
+
+uint64_t qn_engine_step_started_us(const qn_engine *engine)
+{
+    return atomic_load(&engine->step_started_us);
 }

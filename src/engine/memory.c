@@ -12,8 +12,9 @@ void qn_memory_plan_log(const qn_memory_plan *plan)
     char a[QN_MEMORY_TEXT_BYTES], b[QN_MEMORY_TEXT_BYTES];
     size_t sum = plan->weight_bytes + plan->kv_bytes + plan->step_bytes;
     qn_log("memory: weights %s", qn_memory_text(plan->weight_bytes, a));
-    qn_log("memory: KV cache %s, %zu tokens in blocks of %zu", qn_memory_text(plan->kv_bytes, a), plan->kv_tokens,
-           plan->kv_block_tokens);
+    qn_log("memory: KV cache %s, %zu tokens in blocks of %zu, %.2f requests of max_model_len %zu",
+           qn_memory_text(plan->kv_bytes, a), plan->kv_tokens, plan->kv_block_tokens,
+           (double)plan->kv_tokens / (double)plan->max_model_len, plan->max_model_len);
     qn_log("memory: step buffers %s, %zu rows", qn_memory_text(plan->step_bytes, a), plan->step_rows);
     if (plan->available_bytes == 0) {
         qn_log("memory: in all %s (%zu bytes)", qn_memory_text(sum, a), sum);

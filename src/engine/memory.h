@@ -1,7 +1,7 @@
 /* What a run will hold, told before it is allocated; and how many tokens of context fit.
  *
  * A run holds the weights (mapped from the checkpoint, plus what was converted), the KV cache of one sequence of
- * max_model_len tokens, and the buffers of a step. All of it is allocated at start, so the sum is the peak
+ * max_model_len tokens or more, and the buffers of a step. All of it is allocated at start, so the sum is the peak
  * (docs/engine.md tells what the 100 MB beyond it are for). */
 #ifndef QN_ENGINE_MEMORY_H
 #define QN_ENGINE_MEMORY_H
@@ -14,6 +14,7 @@
 typedef struct qn_memory_plan {
     size_t weight_bytes; /* mapped and converted */
     size_t kv_bytes, kv_tokens, kv_block_tokens;
+    size_t max_model_len; /* tokens of a sequence */
     size_t step_bytes, step_rows; /* the model's buffers and the engine's */
     size_t available_bytes;       /* 0: unknown */
 } qn_memory_plan;

@@ -97,15 +97,15 @@ qn_status qn_check_ids(const qn_engine *engine, const int32_t *ids, size_t count
 
 qn_status qn_pass_begin(qn_engine *engine, size_t count, qn_error *err)
 {
-    qn_kv_sequence_truncate(&engine->sequence, 0);
-    return qn_kv_sequence_reserve(&engine->sequence, count, err);
+    qn_kv_sequence_truncate(&engine->slots[0].sequence, 0);
+    return qn_kv_sequence_reserve(&engine->slots[0].sequence, count, err);
 }
 
 qn_status qn_pass_chunk(qn_engine *engine, const int32_t *ids, size_t start, size_t rows, const qn_observer *observer,
                         qn_error *err)
 {
-    const qn_segment segment = {.sequence = &engine->sequence, .ids = ids, .start = start, .count = rows};
-    return qn_model_forward(engine->model, &segment, 1, engine->hidden, observer, err);
+    const qn_segment segment = {.sequence = &engine->slots[0].sequence, .ids = ids, .start = start, .count = rows};
+    return qn_model_forward(engine->model, &segment, 1, engine->batch.hidden, observer, err);
 }
 
 qn_status qn_pass(qn_engine *engine, const int32_t *ids, size_t count, const qn_observer *observer,
@@ -120,7 +120,7 @@ qn_status qn_pass(qn_engine *engine, const int32_t *ids, size_t count, const qn_
         rows = qn_min_size(engine->max_rows, count - start);
         status = qn_pass_chunk(engine, ids + start, start, rows, observer, err);
         if (status == QN_OK) {
-            status = hand_out(engine, &block, qn_model_logits, engine->hidden, start, rows, sink, err);
+            status = hand_out(engine, &block, qn_model_logits, engine->batch.hidden, start, rows, sink, err);
         }
         *done += rows;
         if (progress != NULL) {
@@ -135,21 +135,21 @@ qn_status qn_pass_mtp(qn_engine *engine, const int32_t *next_ids, const float *h
                       qn_mtp_selection *selection, const qn_observer *observer, const qn_row_sink *sink, qn_error *err)
 {
     qn_logit_block block = {.data = NULL};
-    qn_status status = qn_kv_sequence_reserve(&engine->sequence, count + 1, err);
+    qn_status status = qn_kv_sequence_reserve(&engine->slots[0].sequence, count + 1, err);
     if (status == QN_OK && sink->on_logits != NULL) {
         status = qn_logit_block_new(engine, &block, err);
     }
     for (size_t start = 0, rows; status == QN_OK && start < count; start += rows) {
         rows = qn_min_size(engine->max_rows, count - start);
-        const qn_mtp_segment segment = {.sequence = &engine->sequence,
+        const qn_mtp_segment segment = {.sequence = &engine->slots[0].sequence,
                                         .next_ids = next_ids + start,
                                         .hidden = hidden + start * engine->config->hidden_size,
                                         .start = start,
                                         .count = rows,
                                         .selection = selection};
-        status = qn_model_mtp(engine->model, &segment, 1, engine->hidden, observer, err);
+        status = qn_model_mtp(engine->model, &segment, 1, engine->batch.hidden, observer, err);
         if (status == QN_OK) {
-            status = hand_out(engine, &block, qn_model_mtp_logits, engine->hidden, start, rows, sink, err);
+            status = hand_out(engine, &block, qn_model_mtp_logits, engine->batch.hidden, start, rows, sink, err);
         }
     }
     qn_logit_block_free(&block);

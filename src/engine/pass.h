@@ -1,5 +1,6 @@
 /* Given tokens through the model, rows handed out in order: what the commands that measure a model are made of.
- * Internal to this room: whoever calls is inside the engine's turnstile. */
+ * Internal to this room: whoever calls is between qn_measuring_begin and _end.
+ * The first seat's sequence is used. */
 #ifndef QN_ENGINE_PASS_H
 #define QN_ENGINE_PASS_H
 
@@ -19,7 +20,7 @@ typedef struct qn_row_sink {
 qn_status qn_check_ids(const qn_engine *engine, const int32_t *ids, size_t count, qn_error *err);
 
 /* One chunk after the other by hand, for who walks two models at once: begin empties the cache and reserves it for
- * `count` tokens; chunk computes positions start .. start + rows - 1 (rows <= max_rows) into engine->hidden. */
+ * `count` tokens; chunk computes positions start .. start + rows - 1 (rows <= max_rows) into engine->batch.hidden. */
 qn_status qn_pass_begin(qn_engine *engine, size_t count, qn_error *err);
 qn_status qn_pass_chunk(qn_engine *engine, const int32_t *ids, size_t start, size_t rows, const qn_observer *observer,
                         qn_error *err);

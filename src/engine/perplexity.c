@@ -88,8 +88,10 @@ qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t co
         return status;
     }
     *out = (qn_perplexity){.tokens = count};
-    qn_turnstile_enter(&engine->turnstile, NULL, NULL);
-    status = run_windows(engine, ids, &windows, collect, out, err);
-    qn_turnstile_leave(&engine->turnstile);
+    status = qn_measuring_begin(engine, err);
+    if (status == QN_OK) {
+        status = run_windows(engine, ids, &windows, collect, out, err);
+        qn_measuring_end(engine);
+    }
     return status;
 }

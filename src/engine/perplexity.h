@@ -18,7 +18,8 @@ typedef struct qn_perplexity {
 } qn_perplexity;
 
 /* count, context and stride as qn_windows_start wants them, context at most max_model_len. collect, made for this
- * engine and this context, takes what enters the experts; NULL: nothing does. Takes the engine's turn; shows progress.
+ * engine and this context, takes what enters the experts; NULL: nothing does. Waits until the engine has no requests;
+ * shows progress.
  */
 qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t count, size_t context, size_t stride,
                                 qn_collect *collect, qn_perplexity *out, qn_error *err);

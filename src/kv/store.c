@@ -5,19 +5,17 @@
  * it. */
 #include "kv/store.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/amounts.h"
 #include "base/clock.h"
 #include "base/direct_reader.h"
-#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/thread.h"
 #include "kv/store_file.h"
 #include "kv/store_folder.h"
 #include "kv/store_internal.h"
@@ -157,19 +155,11 @@ static qn_status allocate(qn_kv_store *store, qn_error *err)
 
 static qn_status start_threads(qn_kv_store *store, qn_error *err)
 {
-    /* signals are for the threads that wait for them; a write beyond RLIMIT_FSIZE must fail instead of kill */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = 0;
     for (; store->started < QN_KV_STORE_THREADS && code == 0; store->started += code == 0) {
         qn_kv_store_thread *self = &store->threads[store->started];
-        code = qn_fault_hit(QN_FAULT_ALLOC) ? EAGAIN
-                                            : pthread_create(&self->thread, NULL, qn_kv_store_thread_main, self);
-        if (code == 0)
-            pthread_setname_np(self->thread, "kv-store");
+        code = qn_thread_start(&self->thread, "kv-store", qn_kv_store_thread_main, self);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code == 0 ? QN_OK
                      : qn_fail(err, QN_RESOURCE, "KV store: cannot start a thread (%s): raise the limit on them",
                                strerror(code));

@@ -22,8 +22,8 @@ enum {
 typedef struct answer {
     qn_server *server;
     qn_chat_head head;
-    qn_job *job;
-    qn_job_news news;
+    qn_chat_request chat; /* the stream reads its stop strings */
+    qn_stream *stream;
     int64_t seed;
     qn_buffer scratch; /* one chunk's JSON */
     bool role_sent, over;
@@ -33,24 +33,24 @@ static void free_answer(void *state)
 {
     answer *a = state;
     if (a != NULL) {
-        qn_job_release(a->job);
-        qn_job_news_free(&a->news);
+        qn_stream_close(a->stream);
+        qn_chat_request_free(&a->chat);
         qn_buffer_free(&a->scratch);
         qn_free(a);
     }
 }
 
-static qn_chat_timings timings_of(const answer *a, const qn_job_end *end)
+static qn_chat_timings timings_of(const answer *a, const qn_result *result)
 {
     return (qn_chat_timings){
-        .queue_us = end->queue_us,
-        .prefill_us = end->prefill_us,
-        .decode_us = end->decode_us,
-        .prompt_tokens = end->prompt_tokens,
-        .completion_tokens = end->completion_tokens,
-        .reasoning_tokens = end->reasoning_tokens,
-        .drafts = end->drafts,
-        .drafts_accepted = end->drafts_accepted,
+        .queue_us = result->timings.queue_us,
+        .prefill_us = result->timings.prefill_us,
+        .decode_us = result->timings.decode_us,
+        .prompt_tokens = result->prompt_tokens,
+        .completion_tokens = result->completion_tokens,
+        .reasoning_tokens = result->reasoning_tokens,
+        .drafts = result->timings.drafts_proposed,
+        .drafts_accepted = result->timings.drafts_accepted,
         .seed = a->seed,
     };
 }
@@ -74,7 +74,7 @@ static qn_status submit(answer *a, const qn_chat_request *chat, const qn_tokens 
         request.sampling.seed = qn_random_told_seed();
     }
     a->seed = (int64_t)request.sampling.seed;
-    return qn_worker_submit(a->server->worker, &request, &a->job, err);
+    return qn_stream_open(engine, &request, &a->stream, err);
 }
 
 /* Fills the reply on failure. */
@@ -111,29 +111,23 @@ static qn_status prepare(answer *a, const qn_http_request *request, bool *stream
     qn_server *server = a->server;
     const qn_chat_defaults defaults = {.sampling = qn_engine_default_sampling(server->engine),
                                        .kwargs = server->options.template_kwargs};
-    qn_chat_request chat;
     qn_error err;
-    qn_status status = qn_chat_request_parse(request->body, request->body_bytes, &defaults, &chat, &err);
+    qn_status status = qn_chat_request_parse(request->body, request->body_bytes, &defaults, &a->chat, &err);
     if (status != QN_OK) {
         qn_reply_error(reply, &err);
         return status;
     }
-    qn_server_report_fields(server, "", &chat.unknown);
-    qn_server_report_fields(server, "messages[].", &chat.unknown_message);
-    qn_server_report_unread(server, chat.kwargs);
-    *stream = chat.stream;
-    a->head.include_usage = chat.include_usage;
-    status = start(a, &chat, reply);
-    qn_chat_request_free(&chat);
-    return status;
+    qn_server_report_fields(server, "", &a->chat.unknown);
+    qn_server_report_fields(server, "messages[].", &a->chat.unknown_message);
+    qn_server_report_unread(server, a->chat.kwargs);
+    *stream = a->chat.stream;
+    a->head.include_usage = a->chat.include_usage;
+    return start(a, &a->chat, reply);
 }
 
 /* A job's failure, as its client is told. */
 static qn_api_error error_of(const qn_job_end *end)
 {
-    if (end->fell_behind) {
-        return (qn_api_error){.status = 408, .code = "read_too_slowly"};
-    }
     qn_api_error error = qn_api_error_of(&end->err);
     if (error.status == 500) {
         qn_log_error(&end->err);
@@ -154,7 +148,7 @@ static void send_chunk(answer *a, qn_buffer *out)
 static void send_texts(answer *a, qn_buffer *out)
 {
     qn_output output;
-    while (qn_job_news_next(&a->news, &output)) {
+    while (qn_stream_next(a->stream, &output)) {
         qn_chat_write_text_chunk(&a->scratch, &a->head, output.channel, output.text, output.bytes);
         send_chunk(a, out);
     }
@@ -167,8 +161,9 @@ static void send_end(answer *a, const qn_job_end *end, qn_buffer *out)
         qn_api_error_write(&error, &end->err, &a->scratch);
         send_chunk(a, out);
     } else {
-        qn_chat_timings timings = timings_of(a, end);
-        qn_chat_write_finish_chunk(&a->scratch, &a->head, end->finish, end->stop_matched, &timings);
+        const qn_result result = qn_stream_result(a->stream);
+        qn_chat_timings timings = timings_of(a, &result);
+        qn_chat_write_finish_chunk(&a->scratch, &a->head, result.finish, result.stop_matched, &timings);
         send_chunk(a, out);
         if (a->head.include_usage) {
             qn_chat_write_usage_chunk(&a->scratch, &a->head, &timings);
@@ -183,6 +178,7 @@ static void send_end(answer *a, const qn_job_end *end, qn_buffer *out)
 static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
 {
     answer *a = state;
+    qn_error err;
     if (!a->role_sent) {
         a->role_sent = true;
         qn_chat_write_role_chunk(&a->scratch, &a->head);
@@ -190,17 +186,17 @@ static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
         return true;
     }
     while (out->size == 0 && !a->over) {
-        switch (qn_http_wait(exchange, &(int){qn_job_fd(a->job)}, 1, KEEP_ALIVE_MS)) {
+        switch (qn_http_wait(exchange, &(int){qn_stream_fd(a->stream)}, 1, KEEP_ALIVE_MS)) {
         case QN_HTTP_GONE:
             return false;
         case QN_HTTP_TIMEOUT:
             qn_sse_comment(out, "working");
             return true;
         case QN_HTTP_NEWS:
-            qn_job_take(a->job, &a->news);
+            (void)qn_stream_take(a->stream, &err); /* a failure is the stream's end as well */
             send_texts(a, out);
-            if (a->news.end != NULL) {
-                send_end(a, a->news.end, out);
+            if (qn_stream_end(a->stream) != NULL) {
+                send_end(a, qn_stream_end(a->stream), out);
             }
             break;
         }
@@ -213,17 +209,18 @@ static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
 /* Collects the whole answer. False: the client hung up, and nobody will read a reply. */
 static bool collect(answer *a, qn_http_exchange *exchange, qn_buffer *content, qn_buffer *reasoning)
 {
-    while (a->news.end == NULL) {
-        qn_http_event event = qn_http_wait(exchange, &(int){qn_job_fd(a->job)}, 1, -1);
+    qn_error err;
+    while (qn_stream_end(a->stream) == NULL) {
+        qn_http_event event = qn_http_wait(exchange, &(int){qn_stream_fd(a->stream)}, 1, -1);
         if (event == QN_HTTP_GONE) {
             return false;
         }
         if (event != QN_HTTP_NEWS) {
             continue;
         }
-        qn_job_take(a->job, &a->news);
+        (void)qn_stream_take(a->stream, &err); /* a failure is the stream's end as well */
         qn_output output;
-        while (qn_job_news_next(&a->news, &output)) {
+        while (qn_stream_next(a->stream, &output)) {
             qn_buffer_append(output.channel == QN_CHANNEL_REASONING ? reasoning : content, output.text, output.bytes);
         }
     }
@@ -234,7 +231,7 @@ static void reply_whole(answer *a, qn_http_exchange *exchange, qn_http_reply *re
 {
     qn_buffer content = {0}, reasoning = {0};
     bool complete = collect(a, exchange, &content, &reasoning);
-    const qn_job_end *end = a->news.end;
+    const qn_job_end *end = qn_stream_end(a->stream);
     qn_error err;
     if (!complete) {
         qn_fail(&err, QN_CANCELLED, "request: the client hung up: nothing to do");
@@ -245,10 +242,12 @@ static void reply_whole(answer *a, qn_http_exchange *exchange, qn_http_reply *re
         qn_fail_memory(&err, "answer", content.size + reasoning.size);
         qn_reply_error(reply, &err);
     } else {
-        qn_chat_timings timings = timings_of(a, end);
+        const qn_result result = qn_stream_result(a->stream);
+        qn_chat_timings timings = timings_of(a, &result);
         reply->status = 200;
         reply->content_type = "application/json";
-        qn_chat_write_answer(&reply->body, &a->head, &content, &reasoning, end->finish, end->stop_matched, &timings);
+        qn_chat_write_answer(&reply->body, &a->head, &content, &reasoning, result.finish, result.stop_matched,
+                             &timings);
     }
     qn_buffer_free(&content);
     qn_buffer_free(&reasoning);

@@ -124,7 +124,7 @@ static void write_http_error(unsigned status, const char *message, qn_buffer *ou
 
 static void free_server(qn_server *server)
 {
-    qn_worker_free(server->worker);
+
     for (size_t i = 0; i < server->reported_count; i++) {
         qn_free(server->reported[i]);
     }
@@ -155,10 +155,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .max_all_body_bytes = MAX_ALL_BODY_BYTES,
         .patience_s = options->patience_s,
     };
-    qn_status status = qn_worker_new(engine, options->max_queue, &server->worker, err);
-    if (status == QN_OK) {
-        status = qn_http_start(&http, socket, &server->http, err);
-    }
+    qn_status status = qn_http_start(&http, socket, &server->http, err);
     if (status != QN_OK) {
         free_server(server);
         return status;
@@ -172,7 +169,7 @@ void qn_server_drain(qn_server *server)
     pthread_mutex_lock(&server->mutex);
     server->draining = true;
     pthread_mutex_unlock(&server->mutex);
-    qn_worker_close(server->worker);
+    qn_engine_drain(server->engine);
     qn_http_drain(server->http);
 }
 
@@ -187,7 +184,7 @@ void qn_server_stop(qn_server *server)
         return;
     }
     qn_server_drain(server);
-    qn_worker_stop(server->worker); /* handlers get their jobs' ends, and tell them their clients */
+    qn_engine_stop(server->engine); /* handlers get their jobs' ends, and tell them their clients */
     struct pollfd idle = {.fd = qn_http_idle_fd(server->http), .events = POLLIN};
     poll(&idle, 1, LAST_WORDS_MS);
     qn_http_stop(server->http);

@@ -1,7 +1,7 @@
 /* The HTTP server of one engine: OpenAI's chat completions, models, health and version.
  *
- * Threads: one a connection (http.h), which parses, renders the prompt, and passes text on; the engine thread
- * (worker.h), which computes one request at a time in order of arrival; the watch (http_watch.h). What a client sends
+ * Threads: one a connection (http.h), which parses, renders the prompt, and passes text on; the engine's own
+ * (engine/loop.c); the watch (http_watch.h). What a client sends
  * and gets is never logged. */
 #ifndef QN_SERVER_SERVER_H
 #define QN_SERVER_SERVER_H
@@ -20,7 +20,7 @@ typedef struct qn_server_options {
                                      */
     size_t model_name_count;
     const json_t *template_kwargs; /* --default-chat-template-kwargs; NULL: none. Lives as long as the server */
-    size_t max_queue;              /* requests that wait while one runs */
+    size_t max_queue;              /* of the engine: as many connections are expected */
     unsigned patience_s;           /* for slow clients: http_watch.h */
     bool prompt_details;           /* --enable-prompt-tokens-details */
 } qn_server_options;

@@ -9,14 +9,12 @@
 #include "server/budget.h"
 #include "server/request_fields.h"
 #include "server/server.h"
-#include "server/worker.h"
 
 enum { QN_SERVER_REPORTED_MAX = 64, QN_SERVER_RETRY_AFTER_S = 1 };
 
 struct qn_server {
     qn_server_options options;
     qn_engine *engine;
-    qn_worker *worker;
     qn_http *http;
     int64_t started_s;
     pthread_mutex_t mutex; /* of what follows */

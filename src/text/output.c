@@ -21,6 +21,7 @@ struct qn_output_stream {
     int32_t think_begin, think_end; /* -1: the tokenizer has none */
     qn_channel channel;
     size_t reasoning_tokens;
+    size_t tokens, min_tokens; /* tokens: fed, markup not counted */
     qn_detokenizer detokenizer;
     qn_stop *stop;
     int stopped;
@@ -41,6 +42,7 @@ qn_status qn_output_stream_new(const qn_tokenizer *tokenizer, const qn_output_op
     stream->think_end = options->split ? qn_tokenizer_find_added(tokenizer, "</think>") : -1;
     stream->channel = options->split && options->in_reasoning ? QN_CHANNEL_REASONING : QN_CHANNEL_CONTENT;
     stream->stopped = -1;
+    stream->min_tokens = options->min_tokens;
     qn_detokenizer_start(&stream->detokenizer, tokenizer, true);
     qn_status status = qn_stop_new(options->stop, options->stop_count, &stream->stop, err);
     if (status != QN_OK) {
@@ -106,9 +108,17 @@ static qn_status deliver(qn_output_stream *stream, qn_error *err)
     return QN_OK;
 }
 
-/* The characters that are ready go through the stop strings. */
+/* The characters that are ready go through the stop strings, or past them while it is too early for one. */
 static qn_status pass(qn_output_stream *stream, qn_error *err)
 {
+    if (stream->tokens <= stream->min_tokens && stream->min_tokens > 0) {
+        qn_buffer_append(&stream->passed, stream->characters.data, stream->characters.size);
+        qn_buffer_clear(&stream->characters);
+        if (stream->passed.failed) {
+            return qn_fail_memory(err, "generated text", stream->passed.size);
+        }
+        return deliver(stream, err);
+    }
     qn_status status = qn_stop_feed(stream->stop, qn_buffer_string(&stream->characters), stream->characters.size,
                                     &stream->passed, err);
     qn_buffer_clear(&stream->characters);
@@ -150,6 +160,7 @@ qn_status qn_output_stream_feed(qn_output_stream *stream, int32_t token, qn_erro
     if (token >= 0 && token == stream->think_end) {
         return change_channel(stream, QN_CHANNEL_CONTENT, err);
     }
+    stream->tokens++;
     stream->reasoning_tokens += stream->channel == QN_CHANNEL_REASONING;
     if (token < 0 || (size_t)token >= qn_tokenizer_size(stream->tokenizer)) {
         return QN_OK;

@@ -24,6 +24,7 @@ typedef struct qn_output_options {
     bool in_reasoning;       /* split: the prompt ended inside of a <think> block */
     const char *const *stop; /* stop strings (text/stop.h); they are looked for in each stretch of one channel */
     size_t stop_count;
+    size_t min_tokens; /* the text of so many first tokens, markup not counted, is no place to look for them */
 } qn_output_options;
 
 typedef struct qn_output_stream qn_output_stream;

@@ -181,12 +181,12 @@ static void run_prompt(qn_engine *engine, const char *set, const json_t *prompt,
     t->prompts++;
     t->correct += is_correct(set, prompt, qn_buffer_string(&content));
     t->tokens += result.completion_tokens;
-    t->steps += result.steps;
-    t->drafts += result.drafts_proposed;
-    t->accepted += result.drafts_accepted;
+    t->steps += result.timings.steps;
+    t->drafts += result.timings.drafts_proposed;
+    t->accepted += result.timings.drafts_accepted;
     /* Each step gives its own token and the accepted ones; tokens behind the answer's end are not counted. */
-    assert_true(result.steps + result.drafts_accepted >= result.completion_tokens - 1);
-    assert_true(result.steps + result.drafts_accepted <= result.completion_tokens);
+    assert_true(result.timings.steps + result.timings.drafts_accepted >= result.completion_tokens - 1);
+    assert_true(result.timings.steps + result.timings.drafts_accepted <= result.completion_tokens);
     qn_result_free(&result);
     qn_buffer_free(&content);
     qn_tokens_free(&ids);
@@ -201,7 +201,8 @@ static void greedy_drafts_are_nearly_always_right(void **state)
 {
     (void)state;
     static const size_t least_correct[SETS] = {61, 44, 30, 28}; /* of 64, 50, 32, 32; the README has one more of each */
-    qn_engine_options options = {.model_dir = "models/quern-tiny", .max_model_len = 4096, .num_speculative_tokens = 1};
+    qn_engine_options options = {
+        .model_dir = "models/quern-tiny", .max_model_len = 4096, .num_speculative_tokens = 1, .trace_drafts = true};
     qn_engine *engine = open_engine(&options, NULL);
     tally all = {0};
     print_message("%-11s %-9s %-7s %-7s %-9s %-11s steps saved\n", "", "correct", "tokens", "steps", "accepted",
@@ -319,6 +320,7 @@ static void sampled_drafts_are_accepted_as_promised(void **state)
     qn_engine_options options = {.model_dir = "models/quern-tiny", .max_model_len = 2048};
     qn_engine *without = open_engine(&options, NULL);
     options.num_speculative_tokens = 1;
+    options.trace_drafts = true;
     qn_engine *engine = open_engine(&options, NULL);
     qn_sampling sampling = qn_sampling_greedy();
     sampling.temperature = 0.7F;
@@ -343,6 +345,7 @@ static void hopeless_drafts_are_told(void **state)
     qn_engine_options options = {.model_dir = "tests/data/oracle/tiny-grouped",
                                  .max_model_len = 1024,
                                  .num_speculative_tokens = 1,
+                                 .trace_drafts = true,
                                  .without_text = true};
     qn_engine *engine = open_engine(&options, NULL);
     const int32_t ids[] = {1, 2, 3};
@@ -352,9 +355,11 @@ static void hopeless_drafts_are_told(void **state)
                                 .max_tokens = 420,
                                 /* a little more than the warning waits for */ .ignore_eos = true};
     qn_result result = run_engine(engine, &request, NULL);
-    print_message("tiny-grouped: %zu of %zu drafts accepted\n", result.drafts_accepted, result.drafts_proposed);
+    print_message("tiny-grouped: %zu of %zu drafts accepted\n", result.timings.drafts_accepted,
+                  result.timings.drafts_proposed);
     const char *told = strstr(logged_lines(), "speculation: only");
-    assert_true(result.drafts_proposed > 100 && result.drafts_accepted * 50 < result.drafts_proposed);
+    assert_true(result.timings.drafts_proposed > 100 &&
+                result.timings.drafts_accepted * 50 < result.timings.drafts_proposed);
     assert_non_null(told);
     assert_null(strstr(told + 1, "speculation: only"));
     qn_result_free(&result);

@@ -231,9 +231,9 @@ static void text_arrives_split_and_trimmed(void **state)
         assert_int_equal(result.reasoning_tokens, 19);
         assert_int_equal(result.prompt_tokens, q.count);
         assert_int_equal(w.starts, 1);
-        assert_int_equal(w.steps, result.steps);
+        assert_int_equal(w.steps, result.timings.steps);
         assert_int_equal(w.step_tokens, result.completion_tokens - 1);
-        assert_true(drafts > 0 ? result.drafts_accepted > 0 : result.drafts_proposed == 0);
+        assert_true(drafts > 0 ? result.timings.drafts_accepted > 0 : result.timings.drafts_proposed == 0);
         qn_result_free(&result);
         forget(&w);
 

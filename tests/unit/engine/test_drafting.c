@@ -86,6 +86,7 @@ static void check_checkpoint(const char *name, int fewest_drafts, int most_draft
                                      .max_model_len = 1024,
                                      .max_num_batched_tokens = 100,
                                      .num_speculative_tokens = drafts,
+                                     .trace_drafts = true,
                                      .without_text = true};
         qn_engine *engine = open_engine(&options, "scalar");
         size_t i;

@@ -1,0 +1,25 @@
+#include "base/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/fault.h"
+
+int qn_thread_start(pthread_t *thread, const char *name, void *(*main)(void *context), void *context)
+{
+    sigset_t all, before;
+    char kept[16];
+    if (qn_fault_hit(QN_FAULT_ALLOC)) {
+        return EAGAIN;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(thread, NULL, main, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed == 0) {
+        snprintf(kept, sizeof kept, "%s", name);
+        pthread_setname_np(*thread, kept);
+    }
+    return failed;
+}

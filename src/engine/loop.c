@@ -1,0 +1,232 @@
+/* The engine's thread: takes in what came, drops what is no longer wanted, plans a step, runs it, and again; it sleeps
+ * when there is nothing to do. All that it shares with other threads is under one mutex, which is held for the time of
+ * a few assignments, and nothing ever waits for something else under it. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "engine/engine_internal.h"
+
+/* With the mutex held: the jobs that came in go to the engine's own list. */
+static void take_in(qn_engine *engine)
+{
+    qn_job *job = engine->incoming_first;
+    engine->incoming_first = NULL;
+    engine->incoming_last = &engine->incoming_first;
+    while (job != NULL) {
+        qn_job *next = job->next;
+        qn_enlist(engine, job);
+        job = next;
+    }
+}
+
+static bool timed_out(const qn_job *job, uint64_t now_us)
+{
+    return job->request.timeout_us > 0 && now_us - job->submitted_us >= job->request.timeout_us;
+}
+
+/* Ends a job that is_over; it is in no list and has no slot. */
+static void end_unwanted(qn_job *job)
+{
+    qn_error err;
+    int wish = atomic_load(&job->wish);
+    if (wish == QN_JOB_ANSWERED) {
+        qn_job_finish(job, QN_OK, NULL, QN_FINISH_STOP, -1);
+        return;
+    }
+    if (wish == QN_JOB_UNWANTED) {
+        qn_fail(&err, QN_CANCELLED, "request: it was cancelled");
+    } else {
+        qn_fail_field(&err, QN_CANCELLED, "timeout", "request: its time of %.3g s is over: ask for less or allow more",
+                      (double)job->request.timeout_us / 1e6);
+    }
+    qn_job_finish(job, QN_CANCELLED, &err, QN_FINISH_CANCELLED, -1);
+}
+
+static bool is_over(const qn_job *job, uint64_t now_us)
+{
+    return atomic_load(&job->wish) != QN_JOB_WANTED || timed_out(job, now_us);
+}
+
+/* Jobs that nobody wants or whose time is over leave. One whose blocks the store is still filling waits for that. */
+static void sweep(qn_engine *engine, uint64_t now_us)
+{
+    for (qn_job **at = &engine->waiting; *at != NULL;) {
+        qn_job *job = *at;
+        if (is_over(job, now_us)) {
+            *at = job->next;
+            end_unwanted(job);
+        } else {
+            at = &job->next;
+        }
+    }
+    for (size_t i = 0; i < engine->running_count;) {
+        qn_job *job = engine->running[i]->job;
+        if (is_over(job, now_us) && job->slot->loads == 0) {
+            qn_vacate(engine, job);
+            end_unwanted(job);
+        } else {
+            i++;
+        }
+    }
+}
+
+/* Ends everything: the engine stops. */
+static void end_all(qn_engine *engine)
+{
+    qn_error err;
+    qn_fail(&err, QN_CANCELLED, "request: the server is stopping: send it again later");
+    while (engine->waiting != NULL) {
+        qn_job *job = engine->waiting;
+        engine->waiting = job->next;
+        qn_job_finish(job, QN_CANCELLED, &err, QN_FINISH_CANCELLED, -1);
+    }
+    for (size_t i = 0; i < engine->running_count;) {
+        qn_job *job = engine->running[i]->job;
+        if (job->slot->loads > 0) {
+            i++;
+            continue;
+        }
+        qn_vacate(engine, job);
+        qn_job_finish(job, QN_CANCELLED, &err, QN_FINISH_CANCELLED, -1);
+    }
+}
+
+/* When the next request's time is over; 0: none has a limit. */
+static uint64_t next_timeout_us(const qn_engine *engine)
+{
+    uint64_t next = 0;
+    for (const qn_job *job = engine->waiting; job != NULL; job = job->next) {
+        uint64_t end = job->submitted_us + job->request.timeout_us;
+        if (job->request.timeout_us > 0 && (next == 0 || end < next)) {
+            next = end;
+        }
+    }
+    for (size_t i = 0; i < engine->running_count; i++) {
+        const qn_job *job = engine->running[i]->job;
+        uint64_t end = job->submitted_us + job->request.timeout_us;
+        if (job->request.timeout_us > 0 && (next == 0 || end < next)) {
+            next = end;
+        }
+    }
+    return next;
+}
+
+/* With the mutex held: sleeps until somebody wakes the thread or a request's time is over. */
+static void sleep_a_while(qn_engine *engine)
+{
+    uint64_t until_us = next_timeout_us(engine);
+    qn_metrics_on_load(engine->metrics, engine->running_count, engine->waiting_count,
+                       (double)qn_kv_pool_referenced(engine->blocks) / (double)qn_kv_pool_block_count(engine->blocks));
+    if (until_us == 0) {
+        pthread_cond_wait(&engine->wake, &engine->mutex);
+        return;
+    }
+    const struct timespec until = {.tv_sec = (time_t)(until_us / 1000000),
+                                   .tv_nsec = (long)(until_us % 1000000) * 1000};
+    pthread_cond_timedwait(&engine->wake, &engine->mutex, &until);
+}
+
+static bool has_loads(const qn_engine *engine)
+{
+    for (size_t i = 0; i < engine->running_count; i++) {
+        if (engine->running[i]->loads > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void *loop_main(void *context)
+{
+    qn_engine *engine = context;
+    bool worked = false; /* the last round computed something: there is no need to sleep */
+    bool ended = false;  /* it was told to stop, and has ended what could be */
+    pthread_mutex_lock(&engine->mutex);
+    for (;;) {
+        if (!worked && engine->incoming_first == NULL && !engine->nudged && (ended || !engine->stopping)) {
+            sleep_a_while(engine);
+        }
+        engine->nudged = false;
+        take_in(engine);
+        bool stopping = engine->stopping;
+        pthread_mutex_unlock(&engine->mutex);
+        uint64_t now_us = qn_now_us();
+        qn_collect_stored(engine);
+        if (stopping) {
+            end_all(engine);
+            ended = true;
+        } else {
+            sweep(engine, now_us);
+            qn_plan_step(engine, now_us);
+        }
+        worked = !stopping && engine->batch.part_count > 0;
+        if (worked) {
+            atomic_store(&engine->step_started_us, now_us);
+            qn_run_step(engine);
+            atomic_store(&engine->step_started_us, 0);
+        }
+        pthread_mutex_lock(&engine->mutex);
+        if (stopping && !has_loads(engine) && engine->store_pins == 0 && engine->incoming_first == NULL) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&engine->mutex);
+    return NULL;
+}
+
+qn_status qn_loop_start(qn_engine *engine, qn_error *err)
+{
+    if (engine->thread_runs) {
+        return QN_OK;
+    }
+    int failed = qn_thread_start(&engine->thread, "quern-engine", loop_main, engine);
+    if (failed != 0) {
+        return qn_fail(err, QN_RESOURCE, "engine thread: %s: raise the limit on threads", strerror(failed));
+    }
+    engine->thread_runs = true;
+    return QN_OK;
+}
+
+void qn_loop_wake(qn_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    engine->nudged = true;
+    pthread_cond_signal(&engine->wake);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+void qn_loop_stop(qn_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    bool join = engine->thread_runs && !engine->stopping;
+    engine->draining = engine->stopping = true;
+    pthread_cond_signal(&engine->wake);
+    pthread_mutex_unlock(&engine->mutex);
+    if (join) {
+        pthread_join(engine->thread, NULL);
+    }
+}
+
+qn_status qn_measuring_begin(qn_engine *engine, qn_error *err)
+{
+    qn_status status = QN_OK;
+    pthread_mutex_lock(&engine->mutex);
+    if (engine->measuring) {
+        status = qn_fail(err, QN_USAGE, "engine: it is measuring already: one measurement at a time");
+    } else {
+        engine->measuring = true;
+        while (engine->active_count > 0) {
+            pthread_cond_wait(&engine->quiet, &engine->mutex);
+        }
+    }
+    pthread_mutex_unlock(&engine->mutex);
+    return status;
+}
+
+void qn_measuring_end(qn_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    engine->measuring = false;
+    pthread_mutex_unlock(&engine->mutex);
+}
