@@ -58,7 +58,9 @@ static void copy_allowed(const uint64_t *allowed, const float *logits, size_t vo
 /* A masked logit stays masked, any other stays finite. */
 static float bounded(float before, float after)
 {
-    return isfinite(before) ? fminf(fmaxf(after, -FLT_MAX), FLT_MAX) : before;
+    after = after < -FLT_MAX ? -FLT_MAX : after;
+    after = after > FLT_MAX ? FLT_MAX : after;
+    return before == -INFINITY ? before : after;
 }
 
 static void add_bias(const qn_sampling *sampling, size_t vocab_size, float *out)
@@ -71,29 +73,37 @@ static void add_bias(const qn_sampling *sampling, size_t vocab_size, float *out)
     }
 }
 
-/* The logit of a token that came in the prompt or `in_answer` times in the answer, one of the two at least. */
-static float penalised(const qn_sampling *sampling, float logit, bool in_prompt, uint32_t in_answer)
+/* What the penalties subtract or multiply by; off is what changes no bit. */
+typedef struct penalties {
+    float repetition, frequency, presence;
+} penalties;
+
+static penalties penalties_of(const qn_sampling *sampling)
 {
-    float result = logit;
-    if (qn_sampling_counts_prompt(sampling) && (in_prompt || in_answer > 0)) {
-        result = logit > 0.0F ? logit / sampling->repetition_penalty : logit * sampling->repetition_penalty;
-        result = bounded(logit, result);
-    }
-    if (in_answer > 0) {
-        result -= sampling->frequency_penalty * (float)in_answer;
-        result -= sampling->presence_penalty;
-    }
+    return (penalties){.repetition = qn_sampling_counts_prompt(sampling) ? sampling->repetition_penalty : 1.0F,
+                       .frequency = sampling->frequency_penalty,
+                       .presence = sampling->presence_penalty};
+}
+
+/* The logit of a token of the prompt or the answer. Selected rather than branched on: signs and counts follow no
+ * pattern that a branch could be predicted by. */
+static float penalised(penalties p, float logit, uint32_t in_answer)
+{
+    float divided = logit / p.repetition, multiplied = logit * p.repetition;
+    float result = logit > 0.0F ? divided : multiplied;
+    result -= p.frequency * (float)in_answer;
+    result -= in_answer > 0 ? p.presence : 0.0F;
     return bounded(logit, result);
 }
 
-static void penalise_counted(const qn_rules *rules, size_t vocab_size, float *out)
+static void penalise_counted(const qn_rules *rules, penalties p, size_t vocab_size, float *out)
 {
     const qn_token_count *list;
     size_t count = rules->counts != NULL ? qn_token_counts_list(rules->counts, &list) : 0;
     for (size_t i = 0; i < count; i++) {
         int32_t token = list[i].token;
         if (in_vocabulary(token, vocab_size)) {
-            out[token] = penalised(rules->sampling, out[token], list[i].in_prompt, list[i].in_answer);
+            out[token] = penalised(p, out[token], list[i].in_answer);
         }
     }
 }
@@ -111,21 +121,18 @@ static uint32_t occurrences_ahead(const qn_rules *rules, int32_t token)
  * subtracting in two steps would round differently than once the drafts are counted. */
 static void penalise(const qn_rules *rules, size_t vocab_size, float *out)
 {
+    const penalties p = penalties_of(rules->sampling);
     float aside[QN_MAX_AHEAD];
     assert(rules->ahead_count <= QN_MAX_AHEAD);
     for (size_t i = 0; i < rules->ahead_count; i++) {
         aside[i] = in_vocabulary(rules->ahead[i], vocab_size) ? out[rules->ahead[i]] : 0.0F;
     }
-    penalise_counted(rules, vocab_size, out);
+    penalise_counted(rules, p, vocab_size, out);
     for (size_t i = 0; i < rules->ahead_count; i++) {
         int32_t token = rules->ahead[i];
         if (in_vocabulary(token, vocab_size)) {
-            qn_token_count counted = {.token = token};
-            if (rules->counts != NULL) {
-                counted = qn_token_counts_of(rules->counts, token);
-            }
-            out[token] = penalised(rules->sampling, aside[i], counted.in_prompt,
-                                   counted.in_answer + occurrences_ahead(rules, token));
+            uint32_t counted = rules->counts != NULL ? qn_token_counts_of(rules->counts, token).in_answer : 0;
+            out[token] = penalised(p, aside[i], counted + occurrences_ahead(rules, token));
         }
     }
 }
