@@ -21,9 +21,11 @@ enum {
     HALF_LIFE = 256, /* steps after which a slot that isn't seen counts half */
     SWEEPS = 30,
     STREAK = 3,
+    FRESH = 4, /* steps that a slot counts for when the machine's speed has changed */
 };
 
 static const double OUTLIER = 3;          /* times what is expected: not believed at first */
+static const double CHANGE = 1.3;         /* of the machine's speed that all slots follow */
 static const double LEAST_AGE = 1.0 / 64; /* what an old slot keeps of its weight */
 static const double SMOOTH = 0.3, FIRST_SLOPE = 0.003, NO_SURCHARGE = 0.003, NO_SCAN = 1e-5; /* penalties */
 static const double FIRST_SLOPE_PART = 0.25;
@@ -82,6 +84,8 @@ static double predict(const qn_cost *cost, double rows, double decode_rows, doub
 void qn_cost_start(qn_cost *cost)
 {
     memset(cost, 0, sizeof *cost);
+    for (size_t i = 0; i < QN_COST_RATIOS; i++)
+        cost->ratios[i] = 1;
 }
 
 double qn_cost_predict_us(const qn_cost *cost, const qn_step_shape *shape)
@@ -202,6 +206,47 @@ static double expected_us(const qn_cost *cost, const qn_cost_slot *slot, const q
     return at_mean > 0 ? slot->us * predicted / at_mean : slot->us;
 }
 
+/* Whether what is expected of the shape stands on enough to see the machine's speed by it. */
+static bool tells_speed(const qn_cost *cost, const qn_cost_slot *slot, const qn_step_shape *shape)
+{
+    bool within = shape->decode_rows + shape->prefill_rows <= cost->most_rows &&
+                  shape->scanned_keys <= cost->most_scanned_keys;
+    return slot->count >= STREAK || (slot->count == 0 && within && cost->steps >= MEMORY);
+}
+
+static double median_ratio(const qn_cost *cost)
+{
+    double sorted[QN_COST_RATIOS];
+    for (size_t i = 0; i < QN_COST_RATIOS; i++) {
+        size_t at = i;
+        for (; at > 0 && sorted[at - 1] > cost->ratios[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = cost->ratios[i];
+    }
+    return sorted[QN_COST_RATIOS / 2];
+}
+
+/* Takes the step's time by what was expected into the machine's speed. Returns the factor by which all has changed. */
+static double follow_speed(qn_cost *cost, double ratio)
+{
+    memmove(cost->ratios, cost->ratios + 1, sizeof cost->ratios - sizeof *cost->ratios);
+    cost->ratios[QN_COST_RATIOS - 1] = ratio;
+    double factor = median_ratio(cost);
+    if (factor < CHANGE && factor * CHANGE > 1)
+        return 1;
+    qn_cost_slot *slots = &cost->slots[0][0][0][0];
+    for (size_t i = 0; i < sizeof cost->slots / sizeof *slots; i++) {
+        slots[i].us *= factor;
+        slots[i].count = slots[i].count < FRESH ? slots[i].count : FRESH;
+        slots[i].slow_streak = 0;
+    }
+    for (size_t i = 0; i < QN_COST_TERMS; i++)
+        cost->terms[i] *= factor;
+    for (size_t i = 0; i < QN_COST_RATIOS; i++)
+        cost->ratios[i] = 1;
+    return factor;
+}
+
 void qn_cost_learn(qn_cost *cost, const qn_step_shape *shape, uint64_t us)
 {
     double rows = (double)shape->decode_rows + (double)shape->prefill_rows, time = (double)us;
@@ -209,6 +254,8 @@ void qn_cost_learn(qn_cost *cost, const qn_step_shape *shape, uint64_t us)
         return;
     qn_cost_slot *slot = slot_of(cost, shape);
     double expected = expected_us(cost, slot, shape);
+    if (tells_speed(cost, slot, shape))
+        expected *= follow_speed(cost, time / expected);
     bool slow = expected > 0 && time > OUTLIER * expected, fast = time * OUTLIER < expected;
     slot->slow_streak = slow ? slot->slow_streak + 1 : 0;
     if (slow && slot->slow_streak < STREAK)

@@ -13,9 +13,10 @@
  * steps, and for each range of mean positions. A slot forgets only by steps of its own kind, so that hours of decode
  * steps don't erase what a prompt costs; slots not seen for long count less. The coefficients are fitted to the slots
  * by non-negative least squares of relative errors; where steps tell nothing (only one batch size seen so far) the
- * slopes follow their neighbours. A step that takes more than thrice what its kind takes is ignored until three of its
- * kind in a row say the same: a page-fault storm or a suspended machine is not the cost of a step. A step that is as
- * much faster is believed at once.
+ * slopes follow their neighbours. A step that takes more than thrice
+ * what its kind takes is ignored until three of its kind in a row say the same: a page-fault storm or a suspended
+ * machine is not the cost of a step. A step that is as much faster is believed at once. Where the median of the last
+ * five steps is off by more than 30 %, the machine itself has become slower or faster, and all slots follow.
  *
  * All functions are deterministic, allocate nothing and take some tens of microseconds at most. One thread at a time.
  */
@@ -39,6 +40,7 @@ enum {
     QN_COST_KINDS = 3,    /* decode only, mixed, prompts only */
     QN_COST_DEPTHS = 6,   /* of the mean position: below 1K, 4K, 16K, 64K, 256K, and more */
     QN_COST_TERMS = QN_COST_OCTAVES + 3,
+    QN_COST_RATIOS = 5, /* steps that tell the machine's speed */
 };
 
 typedef struct qn_cost_slot {
@@ -50,9 +52,10 @@ typedef struct qn_cost_slot {
 /* A plain struct without pointers, to be read through the functions below. */
 typedef struct qn_cost {
     qn_cost_slot slots[QN_COST_KINDS][QN_COST_OCTAVES][QN_COST_PARTS][QN_COST_DEPTHS];
-    double terms[QN_COST_TERMS]; /* microseconds: constant, per row in each octave, per decode row, per scanned key */
-    uint64_t steps;              /* learned so far */
-    size_t most_rows;            /* of any step learned */
+    double terms[QN_COST_TERMS];   /* microseconds: constant, per row in each octave, per decode row, per scanned key */
+    double ratios[QN_COST_RATIOS]; /* of the last steps: their time by what their kind took before */
+    uint64_t steps;                /* learned so far */
+    size_t most_rows;              /* of any step learned */
     double most_scanned_keys;
 } qn_cost;
 

@@ -14,6 +14,7 @@ enum {
     PRIOR = 2,   /* tries that the optimistic start counts as */
     STREAK = 3,  /* slow calls in a row that are believed */
     LONGEST_IDLE = 64,
+    LEAST_POOL = 4,   /* requests whose acceptance is compared */
     COST_MEMORY = 64, /* chains that the costs reach back */
 };
 
@@ -21,7 +22,8 @@ static const double OPTIMISM = 0.8;
 static const double OUTLIER = 3;
 static const double EVIDENCE = 6; /* steps that are to be known of a batch size, with full drafts and without */
 static const float LEAST_TRIES = 2, FADING = 0.25f; /* of an acceptance's tries, per choice that it goes untried */
-static const double TRY_LOSS = 0.005;               /* tokens that tries may cost a step */
+static const double EVENING = 1.5;    /* a forgetful mean of n tries is as good as one of so many times n */
+static const double TRY_LOSS = 0.005; /* tokens that tries may cost a step */
 
 void qn_draft_history_start(qn_draft_history *history)
 {
@@ -125,6 +127,7 @@ typedef struct chooser {
     qn_draft_slot *slots;
     size_t count;
     draft_set empty;
+    double mean[QN_MAX_DRAFT_DEPTH], own[QN_MAX_DRAFT_DEPTH]; /* see pool_acceptance */
 } chooser;
 
 static size_t ceiling_of(const qn_draft_slot *slot, size_t chain)
@@ -155,38 +158,54 @@ static double tokens_per_us(const chooser *choose, const draft_set *set)
     return set->tokens / set_us(choose, set);
 }
 
-static draft_set start_set(const chooser *choose)
+/* How far the requests' estimates at this depth are their own. Estimates differ by chance as well, and choosing the
+ * best of many by chance chooses wrongly: as much of their differences as chance alone would make is taken off (Efron
+ * and Morris, "Stein's paradox in statistics", 1977), all of it where requests are alike. */
+static void pool_acceptance(chooser *choose, size_t depth)
 {
+    double count = (double)choose->count, mean = 0, chance = 0, spread = 0;
+    for (size_t i = 0; i < choose->count; i++)
+        mean += acceptance_at(choose->slots[i].history, depth) / count;
     for (size_t i = 0; i < choose->count; i++) {
-        choose->slots[i].drafts = 0;
-        choose->slots[i].worth = 1;
+        const qn_draft_history *history = choose->slots[i].history;
+        double other = acceptance_at(history, depth) - mean;
+        spread += other * other / (count - 1);
+        chance += mean * (1 - mean) / (EVENING * (history->tried[depth] + PRIOR)) / count;
     }
-    return choose->empty;
+    choose->mean[depth] = mean;
+    choose->own[depth] = choose->count < LEAST_POOL ? 1 : spread > chance ? 1 - chance / spread : 0;
 }
 
-static double next_worth(const qn_draft_slot *slot)
+/* Sets the slot to so many drafts, the last of which is accepted with the probability `worth`. */
+static void set_drafts(const chooser *choose, qn_draft_slot *slot, size_t drafts, double worth)
 {
-    return slot->worth * acceptance_at(slot->history, slot->drafts);
+    slot->drafts = drafts;
+    slot->worth = worth;
+    if (drafts < ceiling_of(slot, QN_MAX_DRAFT_DEPTH))
+        slot->next_worth = worth * (choose->mean[drafts] + choose->own[drafts] * (acceptance_at(slot->history, drafts) -
+                                                                                  choose->mean[drafts]));
+}
+
+static draft_set start_set(const chooser *choose)
+{
+    for (size_t i = 0; i < choose->count; i++)
+        set_drafts(choose, &choose->slots[i], 0, 1);
+    return choose->empty;
 }
 
 /* Adds the most valuable draft that is left to chains of this length; false: none is. */
 static bool add_best(const chooser *choose, draft_set *set, size_t chain)
 {
     qn_draft_slot *best = NULL;
-    double best_worth = -1;
     for (size_t i = 0; i < choose->count; i++) {
         qn_draft_slot *slot = &choose->slots[i];
-        if (slot->drafts >= ceiling_of(slot, chain))
-            continue;
-        double worth = next_worth(slot);
-        best = worth > best_worth ? slot : best;
-        best_worth = fmax(worth, best_worth);
+        if (slot->drafts < ceiling_of(slot, chain) && (!best || slot->next_worth > best->next_worth))
+            best = slot;
     }
     if (!best)
         return false;
-    *set = with_draft(set, best, best_worth);
-    best->worth = best_worth;
-    best->drafts++;
+    *set = with_draft(set, best, best->next_worth);
+    set_drafts(choose, best, best->drafts + 1, best->next_worth);
     return true;
 }
 
@@ -217,7 +236,7 @@ static bool is_due(const chooser *choose, const qn_draft_slot *slot, const draft
     double rate = tokens_per_us(choose, set);
     if (tokens_per_us(choose, more) <= rate) /* not even if accepted */
         return false;
-    double cost = rate * (set_us(choose, more) - set_us(choose, set)), loss = cost - next_worth(slot);
+    double cost = rate * (set_us(choose, more) - set_us(choose, set)), loss = cost - slot->next_worth;
     uint32_t idle = slot->history->idle;
     return idle >= LONGEST_IDLE || loss <= TRY_LOSS * idle;
 }
@@ -236,9 +255,9 @@ static void add_tries(const chooser *choose, draft_set *set)
         draft_set more = with_draft(set, slot, slot->worth);
         if (!is_due(choose, slot, set, &more))
             continue;
-        more.tokens += next_worth(slot) - slot->worth; /* what is expected of it in truth */
+        more.tokens += slot->next_worth - slot->worth; /* what is expected of it in truth */
         history->idle = 0;
-        slot->drafts++;
+        set_drafts(choose, slot, depth + 1, slot->next_worth);
         *set = more;
     }
 }
@@ -257,6 +276,8 @@ void qn_drafts_choose(const qn_cost *cost, const qn_draft_costs *costs, const qn
     size_t longest = 0;
     for (size_t i = 0; i < count; i++)
         longest = qn_max_size(longest, ceiling_of(&slots[i], QN_MAX_DRAFT_DEPTH));
+    for (size_t d = 0; d < longest; d++)
+        pool_acceptance(&choose, d);
     draft_set set = start_set(&choose);
     while (add_best(&choose, &set, longest)) {
     }

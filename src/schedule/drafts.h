@@ -54,10 +54,10 @@ double qn_draft_costs_predict_us(const qn_draft_costs *costs, size_t calls, size
 /* A request that could draft. */
 typedef struct qn_draft_slot {
     qn_draft_history *history;
-    size_t ceiling;  /* num_speculative_tokens, or fewer near the end of the answer or the context */
-    size_t position; /* of its next row: the keys that a verify row scans */
-    size_t drafts;   /* out */
-    double worth;    /* the chooser's own */
+    size_t ceiling;           /* num_speculative_tokens, or fewer near the end of the answer or the context */
+    size_t position;          /* of its next row: the keys that a verify row scans */
+    size_t drafts;            /* out */
+    double worth, next_worth; /* the chooser's own: of its last draft, and of one more */
 } qn_draft_slot;
 
 /* Called once a step. base: the next step without drafts, as far as it is known: a row of every decoding request, and
