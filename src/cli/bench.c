@@ -8,8 +8,9 @@ static int command_main(int argc, char **argv)
 {
     static const qn_subcommand benches[] = {
         {"hw", "measure this machine: memory, arithmetic, quern's kernels, a disk", qn_bench_hw},
+        {"serve", "measure a chat server under load: throughput, waiting, long prompts, overload", qn_bench_serve},
     };
-    static const char *const later[] = {"kernels", "decode", "prefill", "serve"};
+    static const char *const later[] = {"kernels", "decode", "prefill"};
     const qn_subcommands all = {.command = "bench",
                                 .kind = "bench",
                                 .kinds = "benches",

@@ -3,5 +3,6 @@
 #define QN_CLI_BENCH_H
 
 int qn_bench_hw(int argc, char **argv);
+int qn_bench_serve(int argc, char **argv);
 
 #endif
