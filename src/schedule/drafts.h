@@ -60,7 +60,8 @@ typedef struct qn_draft_slot {
     double worth, next_worth; /* the chooser's own: of its last draft, and of one more */
 } qn_draft_slot;
 
-/* Called once a step. base: the next step without drafts, as far as it is known: a row of every decoding request, and
+/* Called once a step. base: the next step without any drafts, as far as it is known: one row for every request that
+ * will decode (not the verify rows of the step before: those would be counted twice) with its position as its scan, and
  * the prompts' rows of the last step for want of better. */
 void qn_drafts_choose(const qn_cost *cost, const qn_draft_costs *costs, const qn_step_shape *base, qn_draft_slot *slots,
                       size_t count);

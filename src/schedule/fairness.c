@@ -26,6 +26,8 @@ static const double OVERHEAD_DECAY = 0.95;
 void qn_fairness_start(qn_fairness *fairness, const qn_fairness_limits *limits)
 {
     *fairness = (qn_fairness){.limits = *limits, .caution = 1};
+    if (limits->long_prefill_share <= 0)
+        fairness->limits.long_prefill_share = 1;
 }
 
 static int compare_arrival(uint64_t a, uint64_t b)

@@ -36,7 +36,7 @@
 typedef struct qn_fairness_limits {
     size_t max_num_batched_tokens;       /* rows of a step; > 0 and more than the decode rows, or prompts get none */
     size_t long_prefill_token_threshold; /* most rows of one prompt in a step while others run; 0: off */
-    double long_prefill_share;           /* (0, 1]; 1: off */
+    double long_prefill_share;           /* of the time, below 1; 0 or 1: off */
     size_t long_prefill_min_tokens;      /* prompts of more tokens are long to the share */
     uint64_t max_decode_gap_us;          /* bound of the time between a running request's tokens; 0: off */
     bool by_priority;
@@ -64,7 +64,7 @@ typedef struct qn_prefill {
     int turn;    /* the planner's own */
 } qn_prefill;
 
-/* limits are copied. */
+/* limits are copied. Of a zeroed struct only max_num_batched_tokens must be set: the rest is off. */
 void qn_fairness_start(qn_fairness *fairness, const qn_fairness_limits *limits);
 
 /* Sets the rows of every prompt of the list, which stays in its order. decode: the decode rows of this step and their

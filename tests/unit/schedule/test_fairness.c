@@ -13,7 +13,7 @@
 static const uint64_t SEED = 31337;
 enum { SECOND = 1000000 };
 
-static const qn_fairness_limits no_bounds = {.max_num_batched_tokens = 2048, .long_prefill_share = 1};
+static const qn_fairness_limits no_bounds = {.max_num_batched_tokens = 2048};
 
 static simulator sim;
 
