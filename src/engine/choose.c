@@ -62,8 +62,8 @@ static void choose_one(void *context, size_t item, size_t worker)
     int32_t token = choose(c, choice, worker);
     *choice->out = token;
     if (token >= 0 && choice->logprobs != NULL && choice->job->request.has_logprobs) {
-        *choice->rank = qn_logprobs(choice->logits, c->engine->config->vocab_size, token,
-                                    choice->job->request.logprobs, choice->logprobs);
+        *choice->rank = qn_logprobs(choice->logits, c->engine->config->vocab_size, token, choice->job->request.logprobs,
+                                    choice->logprobs);
     }
 }
 
@@ -91,20 +91,14 @@ static void tell_one(void *context, size_t item, size_t worker)
     size_t vocab = t->engine->config->vocab_size;
     t->ranks[item] = 0;
     if (qn_all_finite(t->logits[item], vocab)) {
-        t->ranks[item] =
-            qn_logprobs(t->logits[item], vocab, t->tokens[item], t->top, t->out + item * (1 + t->top));
+        t->ranks[item] = qn_logprobs(t->logits[item], vocab, t->tokens[item], t->top, t->out + item * (1 + t->top));
     }
 }
 
 void qn_tell_logprobs(qn_engine *engine, float *const *logits, const int32_t *tokens, size_t count, size_t top,
                       qn_logprob *out, uint32_t *ranks)
 {
-    telling t = {.engine = engine,
-                 .logits = logits,
-                 .tokens = tokens,
-                 .top = top,
-                 .out = out,
-                 .ranks = ranks};
+    telling t = {.engine = engine, .logits = logits, .tokens = tokens, .top = top, .out = out, .ranks = ranks};
     uint64_t start = qn_now_us();
     qn_pool_run(engine->pool, count, tell_one, &t);
     engine->batch.sampling_us += qn_now_us() - start;

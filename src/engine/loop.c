@@ -137,6 +137,13 @@ static bool has_loads(const qn_engine *engine)
     return false;
 }
 
+/* Nothing was planned: is that so only because requests were put back, and will the next plan find something? Where the
+ * store holds blocks or fills them, its completion wakes the thread. */
+static bool can_go_on(const qn_engine *engine)
+{
+    return engine->store_pins == 0 && !has_loads(engine) && (engine->running_count > 0 || engine->waiting != NULL);
+}
+
 static void *loop_main(void *context)
 {
     qn_engine *engine = context;
@@ -160,14 +167,14 @@ static void *loop_main(void *context)
             sweep(engine, now_us);
             qn_plan_step(engine, now_us);
         }
-        worked = !stopping && engine->batch.part_count > 0;
-        if (worked) {
+        worked = !stopping && (engine->batch.part_count > 0 || can_go_on(engine));
+        if (engine->batch.part_count > 0 && !stopping) {
             atomic_store(&engine->step_started_us, now_us);
             qn_run_step(engine);
             atomic_store(&engine->step_started_us, 0);
         }
         pthread_mutex_lock(&engine->mutex);
-        if (stopping && !has_loads(engine) && engine->store_pins == 0 && engine->incoming_first == NULL) {
+        if (stopping && !has_loads(engine) && engine->incoming_first == NULL) {
             break;
         }
     }

@@ -340,7 +340,7 @@ static void settle(qn_engine *engine)
 static void report(qn_engine *engine, uint64_t started_us)
 {
     const qn_batch *b = &engine->batch;
-    qn_metrics_step told = {.step_us = qn_now_us() - started_us, .waiting = engine->waiting_count};
+    qn_metrics_step told = {.step_us = qn_now_us() - started_us, .waiting = qn_engine_get_load(engine).waiting};
     for (size_t i = 0; i < b->part_count; i++) {
         const qn_part *part = &b->parts[i];
         told.emitted_tokens += part->emitted;
