@@ -259,6 +259,30 @@ static void respects_ceilings(void **state)
     assert_int_equal(slots[0].drafts, 0);
 }
 
+/* Beside a chunk of a prompt a verify row adds little, and the choice sees it. */
+static void drafts_beside_a_chunk(void **state)
+{
+    (void)state;
+    crowd c;
+    machine m = {.fixed_us = 1000, .row_us = 3000, .jitter = 0.1, .slowness = 1};
+    crowd_start(&c, &m, 4, 0.6, 1);
+    c.row_us = 100;
+    crowd_run(&c, 300);
+    for (int step = 0; step < 200; step++) {
+        qn_step_shape mixed = {.decode_rows = 4 + step % 2 * 4, .prefill_rows = 100 + step % 3 * 50};
+        qn_cost_learn(&c.cost, &mixed, machine_step_us(&m, &mixed, &c.source));
+    }
+    qn_step_shape alone = {.decode_rows = 4}, beside = {.decode_rows = 4, .prefill_rows = 150};
+    size_t drafts_alone = 0, drafts_beside = 0;
+    for (int step = 0; step < 64; step++)
+        for (size_t k = 0; k < 2; k++) {
+            qn_drafts_choose(&c.cost, &c.costs, k ? &beside : &alone, c.slots, 4);
+            for (size_t i = 0; i < 4; i++)
+                *(k ? &drafts_beside : &drafts_alone) += c.slots[i].drafts;
+        }
+    assert_true(drafts_alone < 64 * 4 / 8 && drafts_beside == 64 * 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +293,7 @@ int main(void)
         cmocka_unit_test(differs_by_request),
         cmocka_unit_test(adapts_when_acceptance_changes),
         cmocka_unit_test(high_load_does_not_draft),
+        cmocka_unit_test(drafts_beside_a_chunk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
