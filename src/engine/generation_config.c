@@ -21,21 +21,10 @@ static const struct {
     const char *name;
     double neutral;
 } unsupported[] = {
-    {"repetition_penalty", 1.0},
-    {"presence_penalty", 0.0},
-    {"frequency_penalty", 0.0},
-    {"typical_p", 1.0},
-    {"epsilon_cutoff", 0.0},
-    {"eta_cutoff", 0.0},
-    {"num_beams", 1.0},
-    {"no_repeat_ngram_size", 0.0},
-    {"min_length", 0.0},
-    {"min_new_tokens", 0.0},
-    {"num_return_sequences", 1.0},
-    {"penalty_alpha", 0.0},
-    {"guidance_scale", 1.0},
-    {"diversity_penalty", 0.0},
-    {"length_penalty", 1.0},
+    {"typical_p", 1.0},      {"epsilon_cutoff", 0.0},       {"eta_cutoff", 0.0},
+    {"num_beams", 1.0},      {"no_repeat_ngram_size", 0.0}, {"min_length", 0.0},
+    {"min_new_tokens", 0.0}, {"num_return_sequences", 1.0}, {"penalty_alpha", 0.0},
+    {"guidance_scale", 1.0}, {"diversity_penalty", 0.0},    {"length_penalty", 1.0},
     {"top_h", 0.0},
 };
 
@@ -139,12 +128,35 @@ static qn_status other_field(const char *name, const json_t *value, const char *
         }
     }
     if (refuse) {
-        return qn_fail(err, QN_BAD_INPUT,
-                       "%s: %s: unknown field: give temperature, top_p, top_k, min_p, do_sample or eos_token_id", what,
-                       name);
+        return qn_fail(
+            err, QN_BAD_INPUT,
+            "%s: %s: unknown field: give temperature, top_p, top_k, min_p, penalties, do_sample or eos_token_id", what,
+            name);
     }
     qn_log("%s: %s: unknown field: ignored", what, name);
     return QN_OK;
+}
+
+/* Where the number of this name goes; NULL: it is no number of sampling. */
+static float *number_field(qn_sampling *sampling, const char *name)
+{
+    const struct {
+        const char *name;
+        float *value;
+    } fields[] = {
+        {"temperature", &sampling->temperature},
+        {"top_p", &sampling->top_p},
+        {"min_p", &sampling->min_p},
+        {"repetition_penalty", &sampling->repetition_penalty},
+        {"presence_penalty", &sampling->presence_penalty},
+        {"frequency_penalty", &sampling->frequency_penalty},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (strcmp(fields[i].name, name) == 0) {
+            return fields[i].value;
+        }
+    }
+    return NULL;
 }
 
 qn_status qn_generation_config_apply(qn_generation_config *config, const json_t *fields, size_t vocab_size,
@@ -163,14 +175,11 @@ qn_status qn_generation_config_apply(qn_generation_config *config, const json_t 
         if (json_is_null(value)) {
             continue;
         }
+        float *number = number_field(sampling, name);
         if (strcmp(name, "eos_token_id") == 0) {
             status = apply_eos(config, value, vocab_size, what, err);
-        } else if (strcmp(name, "temperature") == 0) {
-            status = apply_number(&sampling->temperature, name, value, what, err);
-        } else if (strcmp(name, "top_p") == 0) {
-            status = apply_number(&sampling->top_p, name, value, what, err);
-        } else if (strcmp(name, "min_p") == 0) {
-            status = apply_number(&sampling->min_p, name, value, what, err);
+        } else if (number != NULL) {
+            status = apply_number(number, name, value, what, err);
         } else if (strcmp(name, "top_k") == 0) {
             status = apply_top_k(config, value, what, err);
         } else if (strcmp(name, "do_sample") == 0) {

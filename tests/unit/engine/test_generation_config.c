@@ -107,6 +107,11 @@ static void do_sample_false_is_greedy(void **state)
     assert_true(g.sampling.temperature == 0.7F);
     assert_int_equal(apply(&g, "{\"do_sample\": true}", &err), QN_OK);
     assert_true(g.sampling.temperature == 0.7F);
+    assert_int_equal(apply(&g, "{\"repetition_penalty\": 1.25, \"presence_penalty\": 0.5, \"frequency_penalty\": -0.5}",
+                           &err),
+                     QN_OK);
+    assert_true(g.sampling.repetition_penalty == 1.25F && g.sampling.presence_penalty == 0.5F &&
+                g.sampling.frequency_penalty == -0.5F);
 }
 
 static void tells_what_it_does_not_do(void **state)
@@ -114,15 +119,15 @@ static void tells_what_it_does_not_do(void **state)
     (void)state;
     qn_error err;
     qn_generation_config g = defaults();
-    assert_int_equal(apply(&g, "{\"repetition_penalty\": 1.1, \"flux\": 3}", &err), QN_OK);
-    assert_non_null(strstr(logged, "repetition_penalty: not supported"));
+    assert_int_equal(apply(&g, "{\"length_penalty\": 1.1, \"flux\": 3}", &err), QN_OK);
+    assert_non_null(strstr(logged, "length_penalty: not supported"));
     assert_non_null(strstr(logged, "flux: unknown field"));
 }
 
 static void refuses_others_where_somebody_asked_for_them(void **state)
 {
     (void)state;
-    static const char *const names[] = {"repetition_penalty", "temprature", "max_new_tokens"};
+    static const char *const names[] = {"length_penalty", "temprature", "max_new_tokens"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         qn_error err;
         qn_generation_config g = defaults();
