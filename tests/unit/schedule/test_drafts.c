@@ -268,7 +268,7 @@ static void drafts_beside_a_chunk(void **state)
     crowd_start(&c, &m, 4, 0.6, 1);
     c.row_us = 100;
     crowd_run(&c, 300);
-    for (int step = 0; step < 200; step++) {
+    for (size_t step = 0; step < 200; step++) {
         qn_step_shape mixed = {.decode_rows = 4 + step % 2 * 4, .prefill_rows = 100 + step % 3 * 50};
         qn_cost_learn(&c.cost, &mixed, machine_step_us(&m, &mixed, &c.source));
     }
