@@ -127,11 +127,34 @@ void qn_follow(qn_engine *engine)
     }
 }
 
+/* The next step without drafts, as far as it is known: a row of every request that decodes then, and as many rows of
+ * the prompts that go on as now. */
+static qn_step_shape next_step(const qn_engine *engine)
+{
+    const qn_batch *b = &engine->batch;
+    qn_step_shape shape = {.decode_rows = 0};
+    for (size_t i = 0; i < engine->running_count; i++) {
+        const qn_job *job = engine->running[i]->job;
+        if (job->computed + 1 == job->length && qn_job_answered(job) > 0) {
+            shape.decode_rows++;
+            shape.scanned_keys += (double)job->computed;
+        }
+    }
+    for (size_t i = 0; i < b->part_count; i++) {
+        const qn_part *part = &b->parts[i];
+        if (!part->ends && part->sampled == 0) {
+            shape.prefill_rows += part->count;
+            shape.scanned_keys += (double)part->count * (double)(part->start + part->count);
+        }
+    }
+    return shape;
+}
+
 /* How many drafts each listed part makes, into b->drafters. */
 static void choose_counts(qn_engine *engine, size_t count)
 {
     qn_batch *b = &engine->batch;
-    const qn_step_shape base = qn_fairness_shape(&b->decode, b->prefills, b->prefill_count);
+    const qn_step_shape base = next_step(engine);
     size_t spare = (engine->max_rows - engine->running_count) / count; /* a row for every seat stays */
     for (size_t i = 0; i < count; i++) {
         qn_job *job = b->listed[i]->job;
