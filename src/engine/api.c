@@ -53,6 +53,7 @@ qn_quern *qn_quern_open(const char *model_dir, const qn_quern_options *options, 
                                       .chat_template = options->chat_template,
                                       .threads = options->threads,
                                       .max_model_len = options->max_model_len,
+                                      .max_num_seqs = options->max_num_seqs,
                                       .prefix_caching = true,
                                       .num_speculative_tokens = options->num_speculative_tokens};
     if (qn_engine_open(&engine, &quern->engine, &err) != QN_OK) {

@@ -25,7 +25,7 @@ static bool on_text(void *context, qn_quern_channel channel, const char *text, s
 
 static qn_quern *open_tiny(int drafts)
 {
-    const qn_quern_options options = {.max_model_len = 1024, .num_speculative_tokens = drafts};
+    const qn_quern_options options = {.max_model_len = 1024, .num_speculative_tokens = drafts, .max_num_seqs = 2};
     qn_quern_error error;
     qn_quern *quern = qn_quern_open("models/quern-tiny", &options, &error);
     if (quern == NULL) {
