@@ -1,5 +1,4 @@
-/* Threads of a library's own: they take no signals, which are for the threads that wait for them; but for those that an
- * instruction of theirs raises, such as SIGBUS where a mapped file was cut off. */
+/* Threads of a library's own: they take no signals, which are for the threads that wait for them. */
 #ifndef QN_BASE_THREAD_H
 #define QN_BASE_THREAD_H
 

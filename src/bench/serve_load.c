@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/progress.h"
 #include "base/size.h"
 
 /* ---- how long a word is ---- */
@@ -93,6 +94,7 @@ typedef struct cell_run {
     uint32_t cell;
     size_t sent;
     qn_serve_tally *tally;
+    qn_progress progress;
 } cell_run;
 
 static qn_order_state cell_next(void *context, size_t client, qn_order *out)
@@ -111,13 +113,17 @@ static void cell_done(void *context, const qn_call *call)
 {
     cell_run *run = context;
     qn_serve_tally_add(run->tally, call);
+    qn_progress_add(&run->progress, 1);
 }
 
 qn_status qn_serve_measure(const qn_serve_target *target, const qn_serve_calibration *calibration,
                            const qn_serve_workload *workload, uint32_t cell, size_t clients, const atomic_bool *stop,
                            qn_serve_tally *out, qn_error *err)
 {
-    cell_run run = {target, calibration, workload, cell, 0, out};
+    cell_run run = {.target = target, .calibration = calibration, .workload = workload, .cell = cell, .tally = out};
     const qn_orders orders = {.context = &run, .next = cell_next, .done = cell_done};
-    return qn_serve_clients_run(target, qn_min_size(clients, workload->requests), &orders, stop, err);
+    qn_progress_start(&run.progress, "measuring", "requests", workload->requests);
+    qn_status status = qn_serve_clients_run(target, qn_min_size(clients, workload->requests), &orders, stop, err);
+    qn_progress_finish(&run.progress);
+    return status;
 }

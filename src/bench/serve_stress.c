@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/progress.h"
 
 enum { DECODE_CELL = 1, LONG_CELL = 2, STEADY_CHUNKS = 2 };
 
@@ -17,6 +18,7 @@ typedef struct stress {
     bool sent[QN_SERVE_MAX_LONG];
     uint32_t index;
     qn_stress_result *result;
+    qn_progress progress;
 } stress;
 
 static bool all_steady(const stress *s)
@@ -92,6 +94,7 @@ static void done_long(stress *s, size_t number, const qn_call *call)
         entry->first_ms = call->answer.chunks ? (double)(call->answer.chunk_us[0] - call->sent_us) / 1e3 : 0;
     }
     qn_serve_tally_add(&r->longs, call);
+    qn_progress_add(&s->progress, 1);
     if (++r->long_done == s->options->long_count)
         r->long_to_us = call->ended_us;
 }
@@ -117,7 +120,9 @@ qn_status qn_stress_run(const qn_serve_target *target, const qn_serve_calibratio
     if (!s.decodes)
         return qn_fail_memory(err, "clients", options->decodes * sizeof *s.decodes);
     const qn_orders orders = {.context = &s, .next = next, .heard = heard, .done = done};
+    qn_progress_start(&s.progress, "long prompts", "prompts", options->long_count);
     qn_status status = qn_serve_clients_run(target, options->decodes + options->long_count, &orders, stop, err);
+    qn_progress_finish(&s.progress);
     qn_free(s.decodes);
     return status;
 }

@@ -46,6 +46,7 @@ typedef struct point {
     const qn_serve_target *target;
     const qn_serve_calibration *calibration;
     json_t *object;
+    pid_t server; /* 0: not its own */
 } point;
 
 static qn_status run_table(bench_run *r, const point *p, qn_error *err)
@@ -92,15 +93,18 @@ static qn_status run_stress(bench_run *r, const point *p, qn_error *err)
 static qn_status run_overload(bench_run *r, const point *p, qn_error *err)
 {
     const qn_serve_bench *b = r->bench;
-    qn_serve_tally tally = {0};
-    qn_status status = qn_overload_run(p->target, p->calibration, &b->overload, r->stop, &tally, err);
+    qn_overload_result result = {0};
+    qn_overload_options options = b->overload;
+    options.server = p->server;
+    qn_status status = qn_overload_run(p->target, p->calibration, &options, r->stop, &result, err);
     if (!b->json)
-        qn_bench_print_overload(b, &tally);
-    set(r, p->object, "overload", qn_serve_tally_json(&tally));
-    judge_failures(r, &tally, "requests");
-    if (!qn_overload_passed(&tally) && r->verdict == QN_OK)
-        r->verdict = qn_fail(&r->why, QN_FAILED, "refusals: %zu had no Retry-After", tally.refusals_untimed);
-    qn_serve_tally_free(&tally);
+        qn_bench_print_overload(b, &result);
+    set(r, p->object, "overload", qn_overload_json(&result));
+    judge_failures(r, &result.tally, "requests");
+    if (!qn_overload_passed(&result.tally) && r->verdict == QN_OK)
+        r->verdict = qn_fail(&r->why, QN_FAILED, "refusals: %zu had no Retry-After: see the server's log",
+                             result.tally.refusals_untimed);
+    qn_serve_tally_free(&result.tally);
     return status;
 }
 
@@ -116,7 +120,7 @@ static json_t *setting_json(const qn_serve_setting *s, const qn_serve_target *t,
 }
 
 static qn_status measure_target(bench_run *r, const qn_serve_setting *setting, const qn_serve_target *target,
-                                qn_error *err)
+                                pid_t server, qn_error *err)
 {
     static qn_status (*const modes[])(bench_run *, const point *, qn_error *) = {run_table, run_stress, run_overload};
     const qn_serve_bench *b = r->bench;
@@ -124,7 +128,7 @@ static qn_status measure_target(bench_run *r, const qn_serve_setting *setting, c
     qn_status status = qn_serve_calibrate(target, r->stop, &calibration, err);
     if (status != QN_OK)
         return status;
-    const point p = {target, &calibration, setting_json(setting, target, &calibration)};
+    const point p = {target, &calibration, setting_json(setting, target, &calibration), server};
     if (!b->json) {
         char text[QN_SETTING_TEXT_BYTES];
         qn_bench_print_workload(b, target);
@@ -137,24 +141,25 @@ static qn_status measure_target(bench_run *r, const qn_serve_setting *setting, c
     return status;
 }
 
-static qn_status measure_url(bench_run *r, const qn_serve_setting *setting, const char *base_url, qn_error *err)
+static qn_status measure_url(bench_run *r, const qn_serve_setting *setting, const char *base_url, pid_t server,
+                             qn_error *err)
 {
     qn_serve_target target;
     qn_status status = qn_serve_target_open(base_url, r->bench->model, r->bench->patience_s, &target, err);
-    return status == QN_OK ? measure_target(r, setting, &target, err) : status;
+    return status == QN_OK ? measure_target(r, setting, &target, server, err) : status;
 }
 
 static qn_status measure_setting(bench_run *r, const qn_serve_setting *setting, qn_error *err)
 {
     const qn_serve_bench *b = r->bench;
     if (b->base_url)
-        return measure_url(r, setting, b->base_url, err);
+        return measure_url(r, setting, b->base_url, 0, err);
     qn_serve_process process;
     qn_status status = qn_serve_setting_start(setting, b->model_dir, b->server_flags, b->server_flag_count, r->stop,
                                               &process, err);
     if (status != QN_OK)
         return status;
-    status = measure_url(r, setting, process.base_url, err);
+    status = measure_url(r, setting, process.base_url, process.pid, err);
     qn_error end_err;
     if (qn_serve_process_stop(&process, &end_err) != QN_OK && status == QN_OK) {
         *err = end_err;

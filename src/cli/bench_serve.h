@@ -47,6 +47,6 @@ void qn_bench_print_workload(const qn_serve_bench *bench, const qn_serve_target 
 void qn_bench_print_head(void);
 void qn_bench_print_cell(size_t clients, qn_serve_tally *tally);
 void qn_bench_print_stress(const qn_serve_bench *bench, qn_stress_result *result);
-void qn_bench_print_overload(const qn_serve_bench *bench, qn_serve_tally *tally);
+void qn_bench_print_overload(const qn_serve_bench *bench, qn_overload_result *result);
 
 #endif

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/amounts.h"
 #include "base/clock.h"
 #include "cli/bench_serve.h"
 #include "cli/chart.h"
@@ -71,14 +72,19 @@ void qn_bench_print_cell(size_t clients, qn_serve_tally *t)
     fflush(stdout);
 }
 
+/* From the first bound that any gap stays below to the last that one needs. */
 static void print_histogram(const qn_histogram *h)
 {
     char bar[QN_BAR_BYTES];
     bool blocks = qn_locale_has_utf8();
-    uint64_t most = 1;
-    for (size_t i = 0; i <= h->bound_count; i++)
-        most = h->counts[i] > most ? h->counts[i] : most;
+    uint64_t most = 0;
+    size_t first = h->bound_count, last = 0;
     for (size_t i = 0; i <= h->bound_count; i++) {
+        most = h->counts[i] > most ? h->counts[i] : most;
+        first = h->counts[i] > 0 && i < first ? i : first;
+        last = h->counts[i] > 0 ? i : last;
+    }
+    for (size_t i = first; i <= last && most > 0; i++) {
         if (i < h->bound_count)
             printf("  up to %7.0f ms", h->bounds[i]);
         else
@@ -116,13 +122,19 @@ void qn_bench_print_stress(const qn_serve_bench *b, qn_stress_result *r)
     print_histogram(&r->gaps);
 }
 
-void qn_bench_print_overload(const qn_serve_bench *b, qn_serve_tally *t)
+void qn_bench_print_overload(const qn_serve_bench *b, qn_overload_result *r)
 {
+    qn_serve_tally *t = &r->tally;
     printf("%zu clients for %.1f s: %zu answered, %zu refused (%zu of them without Retry-After), %zu failed\n",
            b->overload.clients, qn_serve_tally_seconds(t), t->finished, t->refused, t->refusals_untimed, t->failed);
     printf("  first token p50 %.0f ms, p99 %.0f ms; %.1f requests/s, %.1f tok/s\n",
            qn_samples_percentile(&t->first_ms, 50), qn_samples_percentile(&t->first_ms, 99),
            qn_per_second(t->finished, t->end_us - t->begin_us),
            qn_per_second(t->completion_tokens, t->end_us - t->begin_us));
+    if (r->early_bytes > 0 && r->late_bytes > 0) {
+        char early[QN_MEMORY_TEXT_BYTES], late[QN_MEMORY_TEXT_BYTES];
+        printf("  the server's resident memory: %s at a quarter of the time, %s at the end\n",
+               qn_memory_text(r->early_bytes, early), qn_memory_text(r->late_bytes, late));
+    }
     print_failures(t);
 }

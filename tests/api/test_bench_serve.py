@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import threading
@@ -389,6 +390,13 @@ def test_overload_fails_when_a_request_is_lost(bench, chat_server, behave, compl
     assert code == 1 and complaint in stderr
 
 
+def test_overload_of_own_server_tells_its_memory(run_quern, tiny):
+    done = run_quern("bench", "serve", tiny, "--json", "--overload", "1", "--clients", "8")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["settings"][0]["overload"]
+    assert told["server_bytes_at_a_quarter"] > 1 << 20 and told["server_bytes_at_the_end"] > 1 << 20
+
+
 # ---- quern's own server ----
 
 def test_running_quern_serve(bench, base_url):
@@ -422,6 +430,17 @@ def test_own_server_that_does_not_start(run_quern, tiny):
     done = run_quern("bench", "serve", tiny, "--", "--no-such-flag")
     assert done.returncode == 1
     assert b"server: --no-such-flag" in done.stderr and b"exit code 2" in done.stderr
+
+
+def test_stress_of_a_random_model_with_a_long_context(run_quern, quern_bin, tmp_path):
+    root = pathlib.Path(__file__).resolve().parent.parent.parent
+    subprocess.run([root / "tools" / "synthetic_long.py", tmp_path / "model", "--quern", quern_bin], check=True)
+    done = run_quern("bench", "serve", tmp_path / "model", "--json", "--stress", "--decodes", "2", "--prompt-tokens",
+                     "40", "--max-tokens", "8", "--long-prompts", "600,900", "--temperature", "1")
+    assert done.returncode == 0, done.stderr
+    entries = json.loads(done.stdout)["settings"][0]["stress"]["each_long_prompt"]
+    assert [entry["outcome"] for entry in entries] == ["finished", "finished"]
+    assert [round(entry["prompt_tokens"], -2) for entry in entries] == [600, 900]
 
 
 def children_of(pid):
