@@ -1,8 +1,8 @@
 /* quern as a library: open a model directory, generate, close.
  *
  * Small and stable: programs built against it keep working across versions of the same major number. Everything is
- * UTF-8. A qn_quern may be used from several threads: their generations are computed together, up to max_num_seqs at once,
- * and each gets what it would get alone.
+ * UTF-8. A qn_quern may be used from several threads: their generations are computed together, up to max_num_seqs at
+ * once, and each gets what it would get alone.
  *
  *     qn_quern_error error;
  *     qn_quern *quern = qn_quern_open("models/quern-tiny", NULL, &error);
@@ -40,7 +40,7 @@ typedef struct qn_quern_options {
     size_t max_model_len;       /* tokens of context; 0: the model's, or what memory holds */
     int num_speculative_tokens; /* drafts a step by the MTP layer; 0: off. Never changes an answer */
     const char *chat_template;  /* file in place of the checkpoint's own; NULL: that */
-    size_t max_num_seqs;        /* generations at once, each with a cache of max_model_len where memory holds it; 0: 1 */
+    size_t max_num_seqs; /* generations at once, each with a cache of max_model_len where memory holds it; 0: 1 */
 } qn_quern_options;
 
 /* NULL on failure, with *error filled. options may be NULL. */

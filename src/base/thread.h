@@ -1,4 +1,5 @@
-/* Threads of a library's own: they take no signals, which are for the threads that wait for them. */
+/* Threads of a library's own: they take no signals, which are for the threads that wait for them; but for those that an
+ * instruction of theirs raises, such as SIGBUS where a mapped file was cut off. */
 #ifndef QN_BASE_THREAD_H
 #define QN_BASE_THREAD_H
 

@@ -1,7 +1,8 @@
 /* The chat of `quern run`: lines in through libedit, answers out as they come.
  *
  * Ctrl-C ends what is going on: an answer, or the line being typed; a second one, with nothing in between, leaves. The
- * signal only counts; the loop and the engine's steps look at the count. */
+ * signal only counts; the loop and the engine's steps look at the count. It is blocked but for the time of an answer
+ * and of waiting for a key: one counted anywhere else would wait to be looked at until the next key. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,8 +41,18 @@ static bool interrupted(void)
     return interrupts > 0;
 }
 
-static void catch_interrupts(struct sigaction *before)
+static sigset_t interrupt_alone(void)
 {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    return set;
+}
+
+static void catch_interrupts(struct sigaction *before, sigset_t *mask_before)
+{
+    const sigset_t interrupt = interrupt_alone();
+    sigprocmask(SIG_BLOCK, &interrupt, mask_before);
     /* Restarted, so that an interrupt does not break a write of the answer; the line editor waits in ppoll, which
      * returns all the same. */
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
@@ -154,9 +165,12 @@ static qn_status converse(chat *c, qn_error *err)
     if (c->line.failed) {
         return qn_fail_memory(err, "message", c->line.size);
     }
+    const sigset_t interrupt = interrupt_alone();
     qn_status status = qn_run_add_message(c->messages, "user", c->line.data, c->line.size, err);
     if (status == QN_OK) {
+        sigprocmask(SIG_UNBLOCK, &interrupt, NULL);
         status = answer(c, err);
+        sigprocmask(SIG_BLOCK, &interrupt, NULL);
         if (status == QN_USAGE) {
             json_array_remove(c->messages, json_array_size(c->messages) - 1);
         }
@@ -191,6 +205,7 @@ static qn_status converse_to_the_end(chat *c, qn_error *err)
 qn_status qn_run_chat(const qn_run_options *options, qn_engine *engine, qn_error *err)
 {
     struct sigaction before;
+    sigset_t mask_before;
     chat c = {.options = options, .engine = engine, .messages = json_array()};
     if (c.messages == NULL) {
         return qn_fail_memory(err, "conversation", sizeof(json_t));
@@ -198,8 +213,9 @@ qn_status qn_run_chat(const qn_run_options *options, qn_engine *engine, qn_error
     interrupts = 0;
     qn_status status = qn_line_editor_open(options->history, &interrupts, &c.editor, err);
     if (status == QN_OK) {
-        catch_interrupts(&before);
+        catch_interrupts(&before, &mask_before);
         status = converse_to_the_end(&c, err);
+        sigprocmask(SIG_SETMASK, &mask_before, NULL); /* one that comes until here is still the chat's */
         sigaction(SIGINT, &before, NULL);
     }
     qn_line_editor_close(c.editor);

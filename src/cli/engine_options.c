@@ -27,7 +27,7 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .kind = QN_OPTION_SIZE,
          .value = &flags->max_num_batched_tokens,
          .value_name = "TOKENS",
-         .help = "tokens of the prompt computed in one step (default: 512)",
+         .help = "tokens computed in one step, of prompts, answers and drafts together (default: 512)",
          .min = 1,
          .max = QN_ENGINE_MAX_ROWS},
         {.name = "block-size",

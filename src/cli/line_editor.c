@@ -1,6 +1,6 @@
 /* libedit prints the prompt, then switches the terminal, then reads: a SIGINT in between would be handled and the read
- * would wait on. So SIGINT is blocked while a line is read, but for the moments of waiting for a key, which is done
- * here: ppoll lets it in and says that it came. */
+ * would wait on; so would one that is handled between two reads. So the caller keeps SIGINT blocked, but for the
+ * moments of waiting for a key, which is done here: ppoll lets it in and says that it came. */
 #include "cli/line_editor.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ struct qn_line_editor {
     History *history;
     const char *history_file;
     const char *prompt;
-    sigset_t while_waiting; /* the signal mask outside of a read */
+    sigset_t while_waiting; /* the signal mask, with SIGINT let in */
     const volatile sig_atomic_t *interrupts;
     sig_atomic_t interrupts_before; /* the read */
 };
@@ -51,16 +51,21 @@ static char *prompt_text(EditLine *edit)
 static int read_byte(qn_line_editor *editor, char *byte)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    const struct timespec at_once = {.tv_sec = 0};
     for (;;) {
-        if (ppoll(&input, 1, NULL, &editor->while_waiting) > 0) {
-            return read(STDIN_FILENO, byte, 1) == 1 ? 1 : 0;
-        }
-        if (errno != EINTR) {
+        int ready = ppoll(&input, 1, NULL, &editor->while_waiting);
+        if (ready < 0 && errno != EINTR) {
             return 0;
+        }
+        if (ready > 0) { /* then ppoll has let no signal in, and one that is here may have come before the byte */
+            ppoll(NULL, 0, &at_once, &editor->while_waiting);
         }
         if (*editor->interrupts != editor->interrupts_before) {
             return -1;
-        } /* else another signal: a change of the window's size, a stop and go on */
+        } /* else no signal, or another one: a change of the window's size, a stop and go on */
+        if (ready > 0) {
+            return read(STDIN_FILENO, byte, 1) == 1 ? 1 : 0;
+        }
     }
 }
 
@@ -153,15 +158,12 @@ void qn_line_editor_close(qn_line_editor *editor)
 
 qn_line_event qn_line_editor_read(qn_line_editor *editor, const char *prompt, qn_buffer *line)
 {
-    sigset_t interrupt;
     int length = 0;
     editor->prompt = prompt;
     editor->interrupts_before = *editor->interrupts;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    sigprocmask(SIG_BLOCK, &interrupt, &editor->while_waiting);
+    sigprocmask(SIG_BLOCK, NULL, &editor->while_waiting);
+    sigdelset(&editor->while_waiting, SIGINT);
     const char *text = el_gets(editor->edit, &length);
-    sigprocmask(SIG_SETMASK, &editor->while_waiting, NULL);
     if (text != NULL && length > 0) {
         qn_buffer_append(line, text, (size_t)length - (text[length - 1] == '\n'));
         return QN_LINE_TEXT;

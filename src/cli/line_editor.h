@@ -21,8 +21,8 @@ qn_status qn_line_editor_open(const char *history_file, const volatile sig_atomi
                               qn_error *err);
 void qn_line_editor_close(qn_line_editor *editor); /* NULL is fine */
 
-/* Waits for a line and appends it to `line`, without its newline. No SIGINT is missed, however close to the start of
- * the call it comes. */
+/* Waits for a line and appends it to `line`, without its newline. The caller has SIGINT blocked from before it prints
+ * what invites one, and it is let in only while a key is waited for: so none is missed, however early it comes. */
 qn_line_event qn_line_editor_read(qn_line_editor *editor, const char *prompt, qn_buffer *line);
 
 /* Adds a line to the history. */

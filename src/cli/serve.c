@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -19,24 +20,30 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/options.h"
+#include "cli/serving_options.h"
 #include "cli/vllm_options.h"
 #include "server/openai_chat.h"
 #include "server/server.h"
+#include "server/step_watch.h"
 
-enum { DEFAULT_PORT = 8000, DEFAULT_QUEUE = 64, DEFAULT_SEATS = 1, MAX_QUEUE = 4096, DEFAULT_PATIENCE_S = 60 };
+enum { DEFAULT_PORT = 8000, DEFAULT_PATIENCE_S = 60, DEFAULT_STEP_TIMEOUT_S = 600, MAX_TIMEOUT_S = 7 * 24 * 3600 };
 
 typedef struct serve_options {
     const char *host;
-    int64_t port, max_queue, http_timeout;
+    int64_t port, http_timeout;
+    double request_timeout, step_timeout;
     qn_string_list served_model_name;
     bool prompt_details;
     qn_engine_flags engine;
+    qn_serving_flags serving;
 } serve_options;
 
 static void add_options(qn_option_table *table, serve_options *o)
 {
-    *o = (serve_options){
-        .host = "127.0.0.1", .port = DEFAULT_PORT, .max_queue = DEFAULT_QUEUE, .http_timeout = DEFAULT_PATIENCE_S};
+    *o = (serve_options){.host = "127.0.0.1",
+                         .port = DEFAULT_PORT,
+                         .http_timeout = DEFAULT_PATIENCE_S,
+                         .step_timeout = DEFAULT_STEP_TIMEOUT_S};
     const qn_option options[] = {
         {.name = "host",
          .kind = QN_OPTION_STRING,
@@ -55,13 +62,6 @@ static void add_options(qn_option_table *table, serve_options *o)
          .value = &o->served_model_name,
          .value_name = "NAME",
          .help = "names that requests may use, the first is told (default: the folder's name)"},
-        {.name = "max-queue",
-         .kind = QN_OPTION_INTEGER,
-         .value = &o->max_queue,
-         .value_name = "N",
-         .help = "requests that may wait while others run; more are answered 503 (default: 64)",
-         .min = 1,
-         .max = MAX_QUEUE},
         {.name = "http-timeout",
          .kind = QN_OPTION_INTEGER,
          .value = &o->http_timeout,
@@ -73,9 +73,24 @@ static void add_options(qn_option_table *table, serve_options *o)
          .kind = QN_OPTION_FLAG,
          .value = &o->prompt_details,
          .help = "usage tells prompt_tokens_details (default: off)"},
+        {.name = "request-timeout",
+         .kind = QN_OPTION_NUMBER,
+         .value = &o->request_timeout,
+         .value_name = "SECONDS",
+         .help = "time from a request's arrival to the end of its answer; later it gets 504; 0: no bound (default: 0)",
+         .number_min = 0,
+         .number_max = MAX_TIMEOUT_S},
+        {.name = "step-timeout",
+         .kind = QN_OPTION_NUMBER,
+         .value = &o->step_timeout,
+         .value_name = "SECONDS",
+         .help = "a step of the engine that takes longer has hung: the server ends with exit code 5 (default: 600)",
+         .number_min = 1e-3,
+         .number_max = MAX_TIMEOUT_S},
     };
     qn_options_add(table, options, sizeof options / sizeof options[0]);
     qn_engine_flags_add(&o->engine, table, true);
+    qn_serving_flags_add(&o->serving, table);
     qn_vllm_options_add(table);
 }
 
@@ -136,44 +151,80 @@ static qn_status serve_until_stopped(qn_server *server, int signals, qn_error *e
     return QN_OK;
 }
 
-static qn_status serve_engine(const serve_options *o, const qn_string_list *names, qn_engine *engine,
-                              qn_http_socket *socket, qn_error *err)
+static uint64_t step_started(void *engine)
+{
+    return qn_engine_step_started_us(engine);
+}
+
+/* Nothing can be released: the engine's thread is in the middle of a step that does not end. */
+static void end_process(void *engine)
+{
+    (void)engine;
+    _exit(QN_INTERNAL);
+}
+
+static qn_status serve_engine(const serve_options *o, const qn_engine_options *engine_options,
+                              const qn_string_list *names, qn_engine *engine, qn_http_socket *socket, qn_error *err)
 {
     const qn_server_options options = {
         .model_names = names->items,
         .model_name_count = names->count,
         .template_kwargs = o->engine.default_chat_template_kwargs,
-        .max_queue = (size_t)o->max_queue,
+        .max_num_seqs = (size_t)o->serving.max_num_seqs,
+        .max_queue = (size_t)o->serving.max_queue,
+        .by_priority = engine_options->fairness.by_priority,
+        .request_timeout_us = (uint64_t)(o->request_timeout * 1e6),
         .patience_s = (unsigned)o->http_timeout,
         .prompt_details = o->prompt_details,
     };
+    const qn_step_watch_options watch_options = {.limit_us = (uint64_t)(o->step_timeout * 1e6),
+                                                 .step_started_us = step_started,
+                                                 .on_overdue = end_process,
+                                                 .context = engine};
     int signals = open_signals();
     if (signals < 0) {
         return qn_fail(err, QN_RESOURCE, "signals: %s: raise the limit on open files", strerror(errno));
     }
     qn_server *server = NULL;
+    qn_step_watch *watch = NULL;
     qn_http_socket kept = *socket; /* its name, for the line below */
-    qn_status status = qn_server_start(&options, engine, socket, &server, err);
+    qn_status status = qn_step_watch_new(&watch_options, &watch, err);
+    if (status == QN_OK) {
+        status = qn_server_start(&options, engine, socket, &server, err);
+    }
     if (status == QN_OK) {
         qn_log("serving on http://%s:%u", kept.host, kept.port);
         status = serve_until_stopped(server, signals, err);
         qn_server_stop(server);
     }
+    qn_step_watch_free(watch);
     close(signals);
     return status;
+}
+
+/* A connection takes one descriptor and each of its choices another; the usual soft limit of 1024 is meant for programs
+ * that use select. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit); /* where it fails, running out of them is told as it happens */
+    }
 }
 
 static qn_status serve(const serve_options *o, const qn_engine_options *engine_options, const qn_string_list *names,
                        qn_error *err)
 {
     qn_http_socket socket;
+    allow_many_files();
     qn_status status = qn_http_bind(o->host, (uint16_t)o->port, &socket, err);
     qn_engine *engine = NULL;
     if (status == QN_OK) {
         status = qn_engine_open(engine_options, &engine, err);
     }
     if (status == QN_OK) {
-        status = serve_engine(o, names, engine, &socket, err);
+        status = serve_engine(o, engine_options, names, engine, &socket, err);
     }
     qn_engine_close(engine);
     qn_http_socket_close(&socket);
@@ -192,10 +243,7 @@ static qn_status check_options(serve_options *o, const qn_option_table *table, q
         status = qn_engine_flags_options(&o->engine, table, engine_options, err);
     }
     if (status == QN_OK) {
-        engine_options->max_queue = (size_t)o->max_queue;
-        engine_options->max_num_seqs = DEFAULT_SEATS;
-        engine_options->prefix_caching = true;
-        engine_options->prefault = true;
+        status = qn_serving_flags_apply(&o->serving, table, engine_options, err);
     }
     return status;
 }

@@ -14,14 +14,14 @@ static const char *const formats[] = {"auto", "hf", NULL};
 static const char *const generate[] = {"generate", "auto", NULL};
 static const char *const glm[] = {"glm45", "glm47", NULL};
 static const char *const local[] = {"mp", "uni", NULL};
-static const char *const fcfs[] = {"fcfs", NULL};
+static const char *const raw_logprobs[] = {"raw_logprobs", NULL};
+static const char *const most_logprobs[] = {"20", NULL};
 static const char *const quantisations[] = {"mxfp4", "compressed-tensors", "quark", "gpt_oss_mxfp4", NULL};
 
 static const char later[] = "not in this version";
 static const char no_gpu[] = "there is no GPU memory to share out";
 static const char no_graph[] = "nothing is compiled or captured";
 static const char no_code[] = "a checkpoint's code is never run";
-static const char chunked[] = "long prompts always run in chunks, which changes no result";
 static const char from_disk[] = "weights are mapped from the model's folder as they are";
 static const char no_python[] = "there is no Python server";
 
@@ -35,9 +35,6 @@ static const qn_option notices[] = {
     {.name = "compilation-config", .value_name = "JSON", .help = no_graph},
     {.name = "enforce-eager", .help = no_graph},
     {.name = "dtype", .value_name = "TYPE", .help = "weights compute in BF16 with float32 sums", .choices = bfloat16},
-    {.name = "enable-chunked-prefill", .help = chunked},
-    {.name = "enable-prefix-caching", .help = "each prompt is computed anew, which changes no result"},
-    {.name = "max-num-seqs", .value_name = "N", .help = "one request computes at a time, which changes no result"},
     {.name = "reasoning-parser", .value_name = "NAME", .help = "GLM's reasoning is always split off", .choices = glm},
     {.name = "async-scheduling", .help = "scheduling changes no result"},
     {.name = "disable-custom-all-reduce", .help = "there is one process"},
@@ -55,6 +52,7 @@ static const qn_option notices[] = {
     {.name = "disable-log-requests", .help = "requests are not logged"},
     {.name = "disable-log-stats", .help = "no statistics are logged"},
     {.name = "max-log-len", .value_name = "N", .help = "requests are not logged"},
+    {.name = "enable-server-load-tracking", .help = "GET /load always tells it"},
     {.name = "disable-fastapi-docs", .help = no_python},
 };
 
@@ -77,11 +75,8 @@ static const qn_option refused[] = {
     {.name = "cpu-offload-gb", .value_name = "N", .help = later, .choices = zero},
     {.name = "swap-space", .value_name = "N", .help = later, .choices = zero},
     {.name = "num-gpu-blocks-override", .value_name = "N", .help = later},
-    {.name = "long-prefill-token-threshold", .value_name = "N", .help = later, .choices = zero},
-    {.name = "long-prefill-share", .value_name = "F", .help = later},
     {.name = "max-num-partial-prefills", .value_name = "N", .help = later, .choices = one},
     {.name = "max-long-partial-prefills", .value_name = "N", .help = later, .choices = one},
-    {.name = "scheduling-policy", .value_name = "POLICY", .help = later, .choices = fcfs},
     {.name = "tool-call-parser", .value_name = "NAME", .help = later},
     {.name = "enable-auto-tool-choice", .help = later},
     {.name = "tool-parser-plugin", .value_name = "FILE", .help = no_python},
@@ -89,8 +84,8 @@ static const qn_option refused[] = {
     {.name = "exclude-tools-when-tool-choice-none", .help = later},
     {.name = "structured-outputs-config", .value_name = "JSON", .help = later},
     {.name = "guided-decoding-backend", .value_name = "NAME", .help = later, .choices = auto_only},
-    {.name = "max-logprobs", .value_name = "N", .help = later},
-    {.name = "logprobs-mode", .value_name = "MODE", .help = later},
+    {.name = "max-logprobs", .value_name = "N", .help = later, .choices = most_logprobs},
+    {.name = "logprobs-mode", .value_name = "MODE", .help = later, .choices = raw_logprobs},
     {.name = "api-key", .value_name = "KEY", .help = later},
     {.name = "ssl-keyfile", .value_name = "FILE", .help = later},
     {.name = "ssl-certfile", .value_name = "FILE", .help = later},
@@ -102,7 +97,6 @@ static const qn_option refused[] = {
     {.name = "allow-credentials", .help = later},
     {.name = "enable-request-id-headers", .help = later},
     {.name = "enable-force-include-usage", .help = later},
-    {.name = "enable-server-load-tracking", .help = later},
     {.name = "enable-log-requests", .help = "what clients send is never logged"},
     {.name = "enable-log-outputs", .help = "what clients get is never logged"},
     {.name = "return-tokens-as-token-ids", .help = later},

@@ -60,13 +60,14 @@ static bool comes_soon(const qn_engine *engine, size_t block, qn_hash key)
     return false;
 }
 
-/* Blocks that running jobs will still take for the tokens they have. */
+/* Blocks that running jobs will still take for the tokens they have and a block of further ones: a job that is admitted
+ * should not be put back when those before it have moved on by a few tokens. */
 static size_t promised_blocks(const qn_engine *engine)
 {
     size_t promised = 0, block_tokens = block_tokens_of(engine);
     for (size_t i = 0; i < engine->running_count; i++) {
         const qn_slot *slot = engine->running[i];
-        size_t needed = qn_ceil_div(slot->job->length + 1, block_tokens);
+        size_t needed = qn_ceil_div(qn_min_size(slot->job->length + 1 + block_tokens, slot->job->limit), block_tokens);
         promised += needed > slot->sequence.block_count ? needed - slot->sequence.block_count : 0;
     }
     return promised;

@@ -40,6 +40,7 @@ typedef struct qn_job_end {
     qn_error err;
     qn_finish finish;
     int32_t stop_token; /* one of stop_token_ids that ended the answer; -1 */
+    bool by_token;      /* the answer's last token is one that ended it: it is not text */
 } qn_job_end;
 
 /* What came since the last call; start from {0}, release with qn_job_news_free. */

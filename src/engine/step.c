@@ -193,9 +193,11 @@ static void take_token(qn_engine *engine, qn_part *part, int32_t token)
     bool repeats = qn_repetition_add(&job->guard, token);
     if (!request->ignore_eos && is_one_of(token, engine->generation.eos_token_id, engine->generation.eos_count)) {
         end_part(part, QN_OK, NULL, QN_FINISH_STOP);
+        part->end.by_token = true;
     } else if (is_one_of(token, request->stop_token_ids, request->stop_token_count)) {
         end_part(part, QN_OK, NULL, QN_FINISH_STOP);
         part->end.stop_token = token;
+        part->end.by_token = true;
     } else if (repeats) {
         end_part(part, QN_OK, NULL, QN_FINISH_REPETITION);
     } else if (job->length == job->limit) {

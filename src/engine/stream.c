@@ -142,7 +142,7 @@ static qn_status feed(qn_stream *stream, const int32_t *tokens, size_t count, qn
 {
     const qn_job_end *end = stream->news.end;
     size_t shown = count;
-    if (end != NULL && end->status == QN_OK && end->finish == QN_FINISH_STOP && shown > 0) {
+    if (end != NULL && end->by_token && shown > 0) {
         shown--;
     }
     for (stream->taken = 0; stream->taken < count;) {

@@ -23,6 +23,17 @@ static const qn_field fields[] = {
     {.name = "stream"},
     {.name = "stream_options"},
     {.name = "ignore_eos"},
+    {.name = "min_tokens"},
+    {.name = "stop_token_ids"},
+    {.name = "presence_penalty"},
+    {.name = "frequency_penalty"},
+    {.name = "repetition_penalty"},
+    {.name = "logit_bias"},
+    {.name = "prompt_logprobs"},
+    {.name = "return_token_ids"},
+    {.name = "priority"},
+    {.name = "cache_salt"},
+    {.name = "timeout"},
     {.name = "reasoning_effort"},
     {.name = "chat_template_kwargs"},
     {.name = "n"},
@@ -40,14 +51,10 @@ static const qn_field fields[] = {
     {.name = "safety_identifier", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_key", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_retention", .rule = QN_FIELD_FREE},
-    {.name = "cache_salt", .rule = QN_FIELD_FREE},
     {.name = "parallel_tool_calls", .rule = QN_FIELD_FREE},
     /* OpenAI's. */
     {.name = "store", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "service_tier", .rule = QN_FIELD_NEUTRAL, .neutral = "\"auto\""},
-    {.name = "presence_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
-    {.name = "frequency_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
-    {.name = "logit_bias", .rule = QN_FIELD_NEUTRAL, .neutral = "{}"},
     {.name = "verbosity", .rule = QN_FIELD_NEUTRAL, .neutral = "\"medium\""},
     {.name = "audio", .rule = QN_FIELD_NEUTRAL},
     {.name = "prediction", .rule = QN_FIELD_NEUTRAL},
@@ -55,14 +62,10 @@ static const qn_field fields[] = {
     {.name = "functions", .rule = QN_FIELD_NEUTRAL},
     {.name = "function_call", .rule = QN_FIELD_NEUTRAL},
     /* vLLM's, SGLang's and Z.ai's. */
-    {.name = "repetition_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
     {.name = "length_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
-    {.name = "min_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
-    {.name = "stop_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
     {.name = "include_stop_str_in_output", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "skip_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
     {.name = "spaces_between_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
-    {.name = "prompt_logprobs", .rule = QN_FIELD_NEUTRAL},
     {.name = "allowed_token_ids", .rule = QN_FIELD_NEUTRAL},
     {.name = "bad_words", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
     {.name = "best_of", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
@@ -89,9 +92,7 @@ static const qn_field fields[] = {
     {.name = "regex", .rule = QN_FIELD_NEUTRAL},
     {.name = "ebnf", .rule = QN_FIELD_NEUTRAL},
     {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
-    {.name = "priority", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
     {.name = "request_id", .rule = QN_FIELD_NEUTRAL},
-    {.name = "return_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
     {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
@@ -100,87 +101,6 @@ static const qn_field fields[] = {
 static qn_status not_yet(const char *field, qn_error *err)
 {
     return qn_fail_field(err, QN_USAGE, field, "%s: not supported in this version: leave it out", field);
-}
-
-static qn_status read_limits(qn_chat_request *request, qn_error *err)
-{
-    static const char *const names[] = {"max_tokens", "max_completion_tokens"}; /* the later one wins */
-    for (size_t i = 0; i < 2; i++) {
-        int64_t value = 0;
-        qn_status status = qn_field_integer(request->document, names[i], 1, INT64_MAX, &value, err);
-        if (status != QN_OK) {
-            return status;
-        }
-        if (value > 0) {
-            request->max_tokens = (size_t)value;
-            request->max_tokens_field = names[i];
-        }
-    }
-    return qn_field_boolean(request->document, "ignore_eos", &request->ignore_eos, err);
-}
-
-static qn_status read_sampling(qn_chat_request *request, qn_error *err)
-{
-    const json_t *document = request->document;
-    qn_sampling *sampling = &request->sampling;
-    qn_status status = qn_field_float(document, "temperature", 0, 2, &sampling->temperature, err);
-    if (status == QN_OK) {
-        status = qn_field_float(document, "top_p", 0, 1, &sampling->top_p, err);
-    }
-    if (status == QN_OK && !(sampling->top_p > 0)) {
-        status = qn_fail_field(err, QN_USAGE, "top_p", "top_p: 0 leaves no token: send more than 0, at most 1");
-    }
-    if (status == QN_OK) {
-        status = qn_field_float(document, "min_p", 0, 1, &sampling->min_p, err);
-    }
-    int64_t top_k = sampling->top_k, seed = 0;
-    if (status == QN_OK) {
-        status = qn_field_integer(document, "top_k", -1, INT32_MAX, &top_k, err);
-        sampling->top_k = (int32_t)top_k;
-    }
-    if (status == QN_OK) {
-        status = qn_field_integer(document, "seed", INT64_MIN, INT64_MAX, &seed, err);
-        request->seed_given = qn_field_get(document, "seed") != NULL;
-        sampling->seed = (uint64_t)seed;
-    }
-    return status;
-}
-
-static qn_status add_stop(qn_chat_request *request, const json_t *value, qn_error *err)
-{
-    if (!json_is_string(value)) {
-        return qn_fail_field(err, QN_USAGE, "stop", "stop: %s in the list: send strings", qn_json_type_name(value));
-    }
-    size_t bytes = json_string_length(value);
-    if (bytes == 0 || bytes > QN_STOP_MAX_BYTES || strlen(json_string_value(value)) != bytes) {
-        return qn_fail_field(err, QN_USAGE, "stop", "stop: a string of %zu bytes%s: send 1 to %d bytes without NUL",
-                             bytes, bytes > 0 && bytes <= QN_STOP_MAX_BYTES ? " with a NUL" : "", QN_STOP_MAX_BYTES);
-    }
-    if (request->stop_count == QN_STOP_MAX_STRINGS) {
-        return qn_fail_field(err, QN_USAGE, "stop", "stop: too many strings: send at most %d", QN_STOP_MAX_STRINGS);
-    }
-    request->stop[request->stop_count++] = json_string_value(value);
-    return QN_OK;
-}
-
-static qn_status read_stop(qn_chat_request *request, qn_error *err)
-{
-    const json_t *stop = qn_field_get(request->document, "stop");
-    if (stop == NULL) {
-        return QN_OK;
-    }
-    if (json_is_string(stop)) {
-        return add_stop(request, stop, err);
-    }
-    if (!json_is_array(stop)) {
-        return qn_fail_field(err, QN_USAGE, "stop", "stop: %s given: send a string or a list of strings",
-                             qn_json_type_name(stop));
-    }
-    qn_status status = QN_OK;
-    for (size_t i = 0; i < json_array_size(stop) && status == QN_OK; i++) {
-        status = add_stop(request, json_array_get(stop, i), err);
-    }
-    return status;
 }
 
 static qn_status read_stream(qn_chat_request *request, qn_error *err)
@@ -211,40 +131,20 @@ static qn_status read_stream(qn_chat_request *request, qn_error *err)
     return status == QN_OK ? QN_OK : qn_fail_field(err, status, "stream_options", "stream_options: %s", inner.message);
 }
 
-/* Fields of which only what asks for nothing is honoured, but whose other values deserve their own sentence. */
-static qn_status check_choices(const json_t *document, qn_error *err)
+static qn_status check_modalities(const json_t *document, qn_error *err)
 {
-    int64_t n = 1;
-    qn_status status = qn_field_integer(document, "n", 1, 128, &n, err);
-    if (status == QN_OK && n > 1) {
-        status = qn_fail_field(err, QN_USAGE, "n", "n: only 1 is supported in this version: send several requests");
-    }
     const json_t *modalities = qn_field_get(document, "modalities");
-    for (size_t i = 0; i < json_array_size(modalities) && status == QN_OK; i++) {
+    if (modalities != NULL && !json_is_array(modalities)) {
+        return qn_fail_field(err, QN_USAGE, "modalities", "modalities: %s given: send a list",
+                             qn_json_type_name(modalities));
+    }
+    for (size_t i = 0; i < json_array_size(modalities); i++) {
         const json_t *item = json_array_get(modalities, i);
         if (!json_is_string(item) || strcmp(json_string_value(item), "text") != 0) {
-            status = qn_fail_field(err, QN_USAGE, "modalities", "modalities: this is a text model: leave it out");
+            return qn_fail_field(err, QN_USAGE, "modalities", "modalities: this is a text model: leave it out");
         }
     }
-    if (status == QN_OK && modalities != NULL && !json_is_array(modalities)) {
-        status = qn_fail_field(err, QN_USAGE, "modalities", "modalities: %s given: send a list",
-                               qn_json_type_name(modalities));
-    }
-    return status;
-}
-
-static qn_status check_logprobs(const json_t *document, qn_error *err)
-{
-    bool logprobs = false;
-    int64_t top = 0;
-    qn_status status = qn_field_boolean(document, "logprobs", &logprobs, err);
-    if (status == QN_OK) {
-        status = qn_field_integer(document, "top_logprobs", 0, 20, &top, err);
-    }
-    if (status == QN_OK && top > 0 && !logprobs) {
-        return qn_fail_field(err, QN_USAGE, "top_logprobs", "top_logprobs: only with logprobs: true: leave it out");
-    }
-    return status == QN_OK && logprobs ? not_yet("logprobs", err) : status;
+    return QN_OK;
 }
 
 static qn_status check_tools(const json_t *document, qn_error *err)
@@ -284,6 +184,26 @@ static qn_status check_generation_prompt(const json_t *document, qn_error *err)
         status = not_yet("continue_final_message", err);
     }
     return status == QN_OK && !add ? not_yet("add_generation_prompt", err) : status;
+}
+
+static qn_status read_logprobs(qn_chat_request *request, qn_error *err)
+{
+    bool logprobs = false;
+    int64_t top = 0;
+    qn_status status = qn_field_boolean(request->document, "logprobs", &logprobs, err);
+    if (status == QN_OK) {
+        status = qn_field_integer(request->document, "top_logprobs", 0, QN_MAX_LOGPROBS, &top, err);
+    }
+    if (status == QN_OK && top > 0 && !logprobs) {
+        return qn_fail_field(err, QN_USAGE, "top_logprobs", "top_logprobs: only with logprobs: true: leave it out");
+    }
+    request->logprobs = logprobs ? (int)top : -1;
+    if (status == QN_OK && request->stream && request->generation.prompt_logprobs >= 0) {
+        return qn_fail_field(err, QN_USAGE, "prompt_logprobs",
+                             "prompt_logprobs: not in a stream: leave one of them out");
+    }
+    return status == QN_OK ? qn_field_boolean(request->document, "return_token_ids", &request->return_token_ids, err)
+                           : status;
 }
 
 static bool known_effort(const json_t *value)
@@ -363,13 +283,15 @@ static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *
     if (status == QN_OK) {
         status = qn_field_string(document, "model", &request->model, err);
     }
-    static qn_status (*const checks[])(const json_t *, qn_error *) = {check_choices, check_logprobs, check_tools,
-                                                                      check_format, check_generation_prompt};
+    static qn_status (*const checks[])(const json_t *, qn_error *) = {check_modalities, check_tools, check_format,
+                                                                      check_generation_prompt};
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == QN_OK; i++) {
         status = checks[i](document, err);
     }
-    static qn_status (*const reads[])(qn_chat_request *, qn_error *) = {read_limits, read_sampling, read_stop,
-                                                                        read_stream};
+    if (status == QN_OK) {
+        status = qn_generation_fields_read(document, &defaults->limits, &request->generation, err);
+    }
+    static qn_status (*const reads[])(qn_chat_request *, qn_error *) = {read_stream, read_logprobs};
     for (size_t i = 0; i < sizeof reads / sizeof reads[0] && status == QN_OK; i++) {
         status = reads[i](request, err);
     }
@@ -386,7 +308,7 @@ static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *
 qn_status qn_chat_request_parse(const char *body, size_t bytes, const qn_chat_defaults *defaults, qn_chat_request *out,
                                 qn_error *err)
 {
-    *out = (qn_chat_request){.sampling = defaults->sampling};
+    *out = (qn_chat_request){0};
     qn_status status = qn_request_body_parse(body, bytes, &out->document, err);
     if (status == QN_OK) {
         status = read_request(out, defaults, err);
@@ -399,6 +321,7 @@ qn_status qn_chat_request_parse(const char *body, size_t bytes, const qn_chat_de
 
 void qn_chat_request_free(qn_chat_request *request)
 {
+    qn_generation_fields_free(&request->generation);
     json_decref(request->messages);
     json_decref(request->kwargs);
     json_decref(request->document);

@@ -11,27 +11,22 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "sampling/sampler.h"
+#include "server/generation_fields.h"
 #include "server/request_fields.h"
-#include "text/stop.h"
 
 typedef struct qn_chat_defaults {
-    qn_sampling sampling; /* what a request that says nothing gets */
+    qn_generation_limits limits;
     const json_t *kwargs; /* object: template variables under the request's own; NULL: none */
 } qn_chat_defaults;
 
 typedef struct qn_chat_request {
-    json_t *document;     /* the body; the pointers below point into it */
-    const char *model;    /* NULL: not said */
-    json_t *messages;     /* normalised (chat_messages.h) */
-    json_t *kwargs;       /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
-    qn_sampling sampling; /* the seed only when seed_given */
-    bool seed_given;
-    size_t max_tokens;            /* 0: not said */
-    const char *max_tokens_field; /* which field said it: max_completion_tokens wins over max_tokens */
-    const char *stop[QN_STOP_MAX_STRINGS];
-    size_t stop_count;
-    bool ignore_eos, stream, include_usage;
+    json_t *document;  /* the body; the pointers below point into it */
+    const char *model; /* NULL: not said */
+    json_t *messages;  /* normalised (chat_messages.h) */
+    json_t *kwargs;    /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
+    qn_generation_fields generation;
+    int logprobs; /* -1: not asked for; else top_logprobs */
+    bool stream, include_usage, return_token_ids;
     qn_unknown_fields unknown;         /* top-level fields never heard of */
     qn_unknown_fields unknown_message; /* the same of messages */
 } qn_chat_request;

@@ -13,9 +13,42 @@ void qn_chat_head_start(qn_chat_head *head)
     head->created = qn_unix_seconds();
 }
 
+static uint64_t longer(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+void qn_chat_totals_add(qn_chat_totals *totals, const qn_result *result)
+{
+    qn_timings *sum = &totals->timings;
+    const qn_timings *t = &result->timings;
+    if (totals->choices++ == 0) {
+        sum->prompt_tokens = result->prompt_tokens;
+        sum->cached_tokens = t->cached_tokens;
+    }
+    sum->queue_us = longer(sum->queue_us, t->queue_us);
+    sum->prefill_us = longer(sum->prefill_us, t->prefill_us);
+    sum->decode_us = longer(sum->decode_us, t->decode_us);
+    sum->completion_tokens += result->completion_tokens;
+    sum->steps += t->steps;
+    sum->drafts_proposed += t->drafts_proposed;
+    sum->drafts_accepted += t->drafts_accepted;
+    sum->preemptions += t->preemptions;
+    totals->reasoning_tokens += result->reasoning_tokens;
+}
+
 static void write_string(qn_buffer *out, const char *text)
 {
     qn_buffer_json_string(out, text, strlen(text));
+}
+
+static void write_string_or_null(qn_buffer *out, const qn_buffer *text)
+{
+    if (text->size > 0) {
+        qn_buffer_json_string(out, qn_buffer_string(text), text->size);
+    } else {
+        qn_buffer_text(out, "null");
+    }
 }
 
 static void write_head(qn_buffer *out, const qn_chat_head *head, const char *object)
@@ -25,93 +58,145 @@ static void write_head(qn_buffer *out, const qn_chat_head *head, const char *obj
     write_string(out, head->model);
 }
 
-static const char *finish_name(qn_finish finish)
+static void write_ids(qn_buffer *out, const char *name, const int32_t *ids, size_t count)
 {
-    return finish == QN_FINISH_LENGTH ? "length" : "stop";
+    qn_buffer_format(out, ",\"%s\":[", name);
+    for (size_t i = 0; i < count; i++) {
+        qn_buffer_format(out, "%s%" PRId32, i > 0 ? "," : "", ids[i]);
+    }
+    qn_buffer_char(out, ']');
 }
 
-/* finish_reason as OpenAI has it, and vLLM's stop_reason: the stop string, or null. */
-static void write_finish(qn_buffer *out, qn_finish finish, const char *stop_matched)
+static void write_prompt_part(qn_buffer *out, const qn_chat_prompt_part *prompt)
 {
-    qn_buffer_format(out, ",\"logprobs\":null,\"finish_reason\":\"%s\",\"stop_reason\":", finish_name(finish));
-    if (stop_matched != NULL) {
-        write_string(out, stop_matched);
+    if (prompt->logprobs != NULL) {
+        qn_buffer_text(out, ",\"prompt_logprobs\":");
+        qn_buffer_append(out, qn_buffer_string(prompt->logprobs), prompt->logprobs->size);
+        out->failed = out->failed || prompt->logprobs->failed;
+    }
+    if (prompt->ids != NULL) {
+        write_ids(out, "prompt_token_ids", prompt->ids, prompt->id_count);
+    }
+}
+
+/* "logprobs" and "token_ids" of a choice; NULL: it has no tokens. */
+static void write_tokens(qn_buffer *out, const qn_chat_tokens *tokens)
+{
+    if (tokens != NULL && tokens->logprobs != NULL) {
+        qn_buffer_text(out, ",\"logprobs\":{\"content\":[");
+        qn_buffer_append(out, qn_buffer_string(tokens->logprobs), tokens->logprobs->size);
+        out->failed = out->failed || tokens->logprobs->failed;
+        qn_buffer_text(out, "]}");
+    } else {
+        qn_buffer_text(out, ",\"logprobs\":null");
+    }
+    if (tokens != NULL && tokens->with_ids) {
+        write_ids(out, "token_ids", tokens->ids, tokens->id_count);
+    }
+}
+
+/* finish_reason as OpenAI has it, and vLLM's stop_reason: the stop string, the stop token, or null. */
+static void write_finish(qn_buffer *out, const qn_result *result)
+{
+    qn_buffer_format(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", qn_finish_name(result->finish));
+    if (result->stop_matched != NULL) {
+        write_string(out, result->stop_matched);
+    } else if (result->stop_token >= 0) {
+        qn_buffer_format(out, "%" PRId32, result->stop_token);
     } else {
         qn_buffer_text(out, "null");
     }
     qn_buffer_char(out, '}');
 }
 
-static void write_usage(qn_buffer *out, const qn_chat_head *head, const qn_chat_timings *timings)
+static void write_usage(qn_buffer *out, const qn_chat_head *head, const qn_chat_totals *totals)
 {
+    const qn_timings *t = &totals->timings;
     qn_buffer_format(out, ",\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu",
-                     timings->prompt_tokens, timings->completion_tokens,
-                     timings->prompt_tokens + timings->completion_tokens);
-    qn_buffer_format(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%zu}", timings->reasoning_tokens);
+                     t->prompt_tokens, t->completion_tokens, t->prompt_tokens + t->completion_tokens);
+    qn_buffer_format(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%zu}", totals->reasoning_tokens);
     if (head->prompt_details) {
-        qn_buffer_text(out, ",\"prompt_tokens_details\":{\"cached_tokens\":0}");
+        qn_buffer_format(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%zu}", t->cached_tokens);
     }
     qn_buffer_char(out, '}');
 }
 
-/* Named as llama.cpp's, which clients read already. */
-static void write_timings(qn_buffer *out, const qn_chat_timings *t)
+/* Rates and draft_n* are named, and draft_n* told again, as llama.cpp has them, which clients read already. The first
+ * token of each choice comes with the prompt; decoding makes the others. */
+static void write_timings(qn_buffer *out, const qn_chat_totals *totals)
 {
+    const qn_timings *t = &totals->timings;
+    size_t decoded = t->completion_tokens > totals->choices ? t->completion_tokens - totals->choices : 0;
+    size_t computed = t->prompt_tokens > t->cached_tokens ? t->prompt_tokens - t->cached_tokens : 0;
     qn_buffer_format(out,
-                     ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,"
-                     "\"prompt_per_second\":%.3f,\"predicted_per_second\":%.3f,\"draft_n\":%zu,"
-                     "\"draft_n_accepted\":%zu,\"seed\":%" PRId64 "}",
+                     ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"prompt_tokens\":%zu,"
+                     "\"cached_tokens\":%zu,\"completion_tokens\":%zu,\"prompt_per_second\":%.3f,"
+                     "\"predicted_per_second\":%.3f",
                      (double)t->queue_us / 1e3, (double)t->prefill_us / 1e3, (double)t->decode_us / 1e3,
-                     qn_per_second(t->prompt_tokens, t->prefill_us), qn_per_second(t->completion_tokens, t->decode_us),
-                     t->drafts, t->drafts_accepted, t->seed);
+                     t->prompt_tokens, t->cached_tokens, t->completion_tokens, qn_per_second(computed, t->prefill_us),
+                     qn_per_second(decoded, t->decode_us));
+    qn_buffer_format(out, ",\"drafts\":%zu,\"drafts_accepted\":%zu,\"draft_n\":%zu,\"draft_n_accepted\":%zu",
+                     t->drafts_proposed, t->drafts_accepted, t->drafts_proposed, t->drafts_accepted);
+    qn_buffer_format(out, ",\"preemptions\":%zu,\"seed\":%" PRId64 "}", t->preemptions, totals->seed);
 }
 
-void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_buffer *content,
-                          const qn_buffer *reasoning, qn_finish finish, const char *stop_matched,
-                          const qn_chat_timings *timings)
+static void write_choice(qn_buffer *out, const qn_chat_choice *choice)
+{
+    qn_buffer_format(out, "{\"index\":%zu,\"message\":{\"role\":\"assistant\",\"content\":", choice->index);
+    if (choice->content->size == 0 && choice->reasoning->size == 0) {
+        qn_buffer_text(out, "\"\"");
+    } else {
+        write_string_or_null(out, choice->content);
+    }
+    qn_buffer_text(out, ",\"reasoning_content\":");
+    write_string_or_null(out, choice->reasoning);
+    qn_buffer_text(out, ",\"reasoning\":");
+    write_string_or_null(out, choice->reasoning);
+    qn_buffer_char(out, '}');
+    write_tokens(out, &choice->tokens);
+    write_finish(out, choice->result);
+}
+
+void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_chat_choice *choices, size_t count,
+                          const qn_chat_prompt_part *prompt, const qn_chat_totals *totals)
 {
     write_head(out, head, "chat.completion");
-    qn_buffer_text(out, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
-    if (content->size > 0 || reasoning->size == 0) {
-        qn_buffer_json_string(out, qn_buffer_string(content), content->size);
-    } else {
-        qn_buffer_text(out, "null");
+    qn_buffer_text(out, ",\"choices\":[");
+    for (size_t i = 0; i < count; i++) {
+        qn_buffer_text(out, i > 0 ? "," : "");
+        write_choice(out, &choices[i]);
     }
-    static const char *const names[] = {"reasoning_content", "reasoning"};
-    for (size_t i = 0; i < 2; i++) {
-        qn_buffer_format(out, ",\"%s\":", names[i]);
-        if (reasoning->size > 0) {
-            qn_buffer_json_string(out, qn_buffer_string(reasoning), reasoning->size);
-        } else {
-            qn_buffer_text(out, "null");
-        }
-    }
-    qn_buffer_char(out, '}');
-    write_finish(out, finish, stop_matched);
     qn_buffer_char(out, ']');
-    write_usage(out, head, timings);
-    write_timings(out, timings);
+    write_prompt_part(out, prompt);
+    write_usage(out, head, totals);
+    write_timings(out, totals);
     qn_buffer_char(out, '}');
 }
 
-static void end_chunk(qn_buffer *out, const qn_chat_head *head)
+/* A chunk up to the place where its delta's fields go. */
+static void open_chunk(qn_buffer *out, const qn_chat_head *head, size_t index)
+{
+    write_head(out, head, "chat.completion.chunk");
+    qn_buffer_format(out, ",\"choices\":[{\"index\":%zu,\"delta\":{", index);
+}
+
+static void close_chunk(qn_buffer *out, const qn_chat_head *head)
 {
     qn_buffer_text(out, head->include_usage ? ",\"usage\":null}" : "}");
 }
 
-void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head)
+void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, const qn_chat_prompt_part *prompt)
 {
-    write_head(out, head, "chat.completion.chunk");
-    qn_buffer_text(out, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                        "\"logprobs\":null,\"finish_reason\":null}]");
-    end_chunk(out, head);
+    open_chunk(out, head, index);
+    qn_buffer_text(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
+    write_prompt_part(out, prompt);
+    close_chunk(out, head);
 }
 
-void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, qn_channel channel, const char *text,
-                              size_t bytes)
+void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, qn_channel channel,
+                              const char *text, size_t bytes, const qn_chat_tokens *tokens)
 {
-    write_head(out, head, "chat.completion.chunk");
-    qn_buffer_text(out, ",\"choices\":[{\"index\":0,\"delta\":{");
+    open_chunk(out, head, index);
     if (channel == QN_CHANNEL_REASONING) {
         qn_buffer_text(out, "\"reasoning_content\":");
         qn_buffer_json_string(out, text, bytes);
@@ -120,25 +205,28 @@ void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, qn_chann
         qn_buffer_text(out, "\"content\":");
     }
     qn_buffer_json_string(out, text, bytes);
-    qn_buffer_text(out, "},\"logprobs\":null,\"finish_reason\":null}]");
-    end_chunk(out, head);
+    qn_buffer_char(out, '}');
+    write_tokens(out, tokens);
+    qn_buffer_text(out, ",\"finish_reason\":null}]");
+    close_chunk(out, head);
 }
 
-void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, qn_finish finish, const char *stop_matched,
-                                const qn_chat_timings *timings)
+void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, const qn_result *result,
+                                const qn_chat_tokens *tokens, const qn_chat_totals *totals)
 {
-    write_head(out, head, "chat.completion.chunk");
-    qn_buffer_text(out, ",\"choices\":[{\"index\":0,\"delta\":{}");
-    write_finish(out, finish, stop_matched);
+    open_chunk(out, head, index);
+    qn_buffer_char(out, '}');
+    write_tokens(out, tokens);
+    write_finish(out, result);
     qn_buffer_char(out, ']');
-    write_timings(out, timings);
-    end_chunk(out, head);
+    write_timings(out, totals);
+    close_chunk(out, head);
 }
 
-void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_chat_timings *timings)
+void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_chat_totals *totals)
 {
     write_head(out, head, "chat.completion.chunk");
     qn_buffer_text(out, ",\"choices\":[]");
-    write_usage(out, head, timings);
+    write_usage(out, head, totals);
     qn_buffer_char(out, '}');
 }

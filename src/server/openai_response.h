@@ -18,25 +18,55 @@ typedef struct qn_chat_head {
     bool prompt_details; /* --enable-prompt-tokens-details */
 } qn_chat_head;
 
-typedef struct qn_chat_timings {
-    uint64_t queue_us, prefill_us, decode_us;
-    size_t prompt_tokens, completion_tokens, reasoning_tokens, drafts, drafts_accepted;
-    int64_t seed;
-} qn_chat_timings;
-
 /* A new id and the time. */
 void qn_chat_head_start(qn_chat_head *head);
 
-/* stop_matched: the stop string that ended it, or NULL. An empty content is null when there is reasoning. */
-void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_buffer *content,
-                          const qn_buffer *reasoning, qn_finish finish, const char *stop_matched,
-                          const qn_chat_timings *timings);
+/* What usage and timings tell: of one choice, or of several together. */
+typedef struct qn_chat_totals {
+    size_t choices; /* added so far */
+    qn_timings timings;
+    size_t reasoning_tokens;
+    int64_t seed;
+} qn_chat_totals;
 
-void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head);
-void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, qn_channel channel, const char *text,
-                              size_t bytes);
-void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, qn_finish finish, const char *stop_matched,
-                                const qn_chat_timings *timings);
-void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_chat_timings *timings);
+/* Adds a choice: counts add up, times are the longest; the prompt and what of it was cached are the first choice's.
+ * Tokens of the answer count up to its end, not what the engine computed beyond a stop string. */
+void qn_chat_totals_add(qn_chat_totals *totals, const qn_result *result);
+
+/* What is told of tokens besides their text. */
+typedef struct qn_chat_tokens {
+    const qn_buffer *logprobs; /* elements of logprobs.content (logprobs_json.h); NULL: not asked for */
+    const int32_t *ids;        /* NULL: not asked for, or none */
+    size_t id_count;
+    bool with_ids; /* return_token_ids */
+} qn_chat_tokens;
+
+/* A finished choice. */
+typedef struct qn_chat_choice {
+    size_t index;
+    const qn_result *result;              /* finish, stop_matched, stop_token */
+    const qn_buffer *content, *reasoning; /* an empty content is null when there is reasoning */
+    qn_chat_tokens tokens;
+} qn_chat_choice;
+
+/* What the answer tells of the prompt; {0}: nothing. */
+typedef struct qn_chat_prompt_part {
+    const qn_buffer *logprobs; /* JSON of prompt_logprobs; NULL: not asked for */
+    const int32_t *ids;        /* prompt_token_ids, with return_token_ids; NULL: not asked for */
+    size_t id_count;
+} qn_chat_prompt_part;
+
+void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_chat_choice *choices, size_t count,
+                          const qn_chat_prompt_part *prompt, const qn_chat_totals *totals);
+
+void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head, size_t index,
+                              const qn_chat_prompt_part *prompt);
+void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, qn_channel channel,
+                              const char *text, size_t bytes, const qn_chat_tokens *tokens);
+/* totals: of this choice. */
+void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, const qn_result *result,
+                                const qn_chat_tokens *tokens, const qn_chat_totals *totals);
+/* totals: of all choices. */
+void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_chat_totals *totals);
 
 #endif

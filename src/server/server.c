@@ -7,11 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "server/retry_after.h"
 #include "server/server_internal.h"
 
 enum {
-    CONNECTIONS_BESIDE_QUEUE = 256, /* idle ones, and requests that need no engine */
-    MAX_BODY_BYTES = 64 << 20,      /* a million tokens of text, escaped */
+    CONNECTIONS_BESIDE_QUEUE = 1024, /* idle ones, and requests that need no engine or are refused by it */
+    MAX_BODY_BYTES = 64 << 20,       /* a million tokens of text, escaped */
     MAX_ALL_BODY_BYTES = 256 << 20,
     BODY_MEMORY_BYTES = 256 << 20, /* of all bodies being parsed and encoded, as qn_request_body_cost counts */
     REPORTED_BYTES = 96,           /* of a field's name in the log */
@@ -23,6 +24,8 @@ static const qn_http_route routes[] = {
     {.method = "GET", .path = "/v1/models", .handle = qn_handle_models},
     {.method = "GET", .path = "/v1/models/", .prefix = true, .handle = qn_handle_model},
     {.method = "GET", .path = "/health", .handle = qn_handle_health},
+    {.method = "GET", .path = "/metrics", .handle = qn_handle_metrics},
+    {.method = "GET", .path = "/load", .handle = qn_handle_load},
     {.method = "GET", .path = "/version", .handle = qn_handle_version},
 };
 
@@ -77,6 +80,17 @@ static void report_once(qn_server *server, const char *prefix, const char *name,
     }
 }
 
+void qn_server_report(qn_server *server, const char *field, const char *reason)
+{
+    report_once(server, "", field, reason);
+}
+
+unsigned qn_server_retry_after_s(const qn_server *server)
+{
+    qn_metrics_load load = qn_metrics_read_load(qn_engine_metrics(server->engine));
+    return qn_retry_after_s(qn_engine_get_load(server->engine).waiting, load.seconds_per_request);
+}
+
 void qn_server_report_fields(qn_server *server, const char *prefix, const qn_unknown_fields *fields)
 {
     for (size_t i = 0; i < fields->count; i++) {
@@ -101,7 +115,7 @@ void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error
 {
     reply->status = error.status;
     reply->content_type = "application/json";
-    reply->retry_after_s = error.status == 503 || error.status == 429 ? QN_SERVER_RETRY_AFTER_S : 0;
+    reply->retry_after_s = error.status == 503 || error.status == 429 ? 1 : 0;
     qn_buffer_clear(&reply->body);
     qn_api_error_write(&error, err, &reply->body);
 }
@@ -124,7 +138,6 @@ static void write_http_error(unsigned status, const char *message, qn_buffer *ou
 
 static void free_server(qn_server *server)
 {
-
     for (size_t i = 0; i < server->reported_count; i++) {
         qn_free(server->reported[i]);
     }
@@ -150,7 +163,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .route_count = sizeof routes / sizeof routes[0],
         .context = server,
         .write_error = write_http_error,
-        .max_connections = options->max_queue + CONNECTIONS_BESIDE_QUEUE,
+        .max_connections = options->max_num_seqs + options->max_queue + CONNECTIONS_BESIDE_QUEUE,
         .max_body_bytes = MAX_BODY_BYTES,
         .max_all_body_bytes = MAX_ALL_BODY_BYTES,
         .patience_s = options->patience_s,
@@ -184,7 +197,7 @@ void qn_server_stop(qn_server *server)
         return;
     }
     qn_server_drain(server);
-    qn_engine_stop(server->engine); /* handlers get their jobs' ends, and tell them their clients */
+    qn_engine_stop(server->engine); /* handlers get their requests' ends, and tell them their clients */
     struct pollfd idle = {.fd = qn_http_idle_fd(server->http), .events = POLLIN};
     poll(&idle, 1, LAST_WORDS_MS);
     qn_http_stop(server->http);

@@ -1,13 +1,13 @@
-/* The HTTP server of one engine: OpenAI's chat completions, models, health and version.
+/* The HTTP server of one engine: OpenAI's chat completions, models, health, metrics, load and version.
  *
- * Threads: one a connection (http.h), which parses, renders the prompt, and passes text on; the engine's own
- * (engine/loop.c); the watch (http_watch.h). What a client sends
- * and gets is never logged. */
+ * Threads: one a connection (http.h), which parses, renders the prompt, turns tokens into text and passes it on; the
+ * engine's, which computes; the watch over connections (http_watch.h). What a client sends and gets is never logged. */
 #ifndef QN_SERVER_SERVER_H
 #define QN_SERVER_SERVER_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -19,10 +19,12 @@ typedef struct qn_server_options {
     const char *const *model_names; /* the first is told to clients, each is accepted; UTF-8; live as long as the server
                                      */
     size_t model_name_count;
-    const json_t *template_kwargs; /* --default-chat-template-kwargs; NULL: none. Lives as long as the server */
-    size_t max_queue;              /* of the engine: as many connections are expected */
-    unsigned patience_s;           /* for slow clients: http_watch.h */
-    bool prompt_details;           /* --enable-prompt-tokens-details */
+    const json_t *template_kwargs;  /* --default-chat-template-kwargs; NULL: none. Lives as long as the server */
+    size_t max_num_seqs, max_queue; /* the engine's own: choices that compute and that wait */
+    bool by_priority;               /* the engine's own: requests may say a priority */
+    uint64_t request_timeout_us;    /* for every request, besides its own; 0: none */
+    unsigned patience_s;            /* for slow clients: http_watch.h */
+    bool prompt_details;            /* --enable-prompt-tokens-details */
 } qn_server_options;
 
 /* Serves from now on. Takes the socket (qn_http_bind). The engine must outlive the server. */

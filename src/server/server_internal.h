@@ -10,7 +10,7 @@
 #include "server/request_fields.h"
 #include "server/server.h"
 
-enum { QN_SERVER_REPORTED_MAX = 64, QN_SERVER_RETRY_AFTER_S = 1 };
+enum { QN_SERVER_REPORTED_MAX = 64 };
 
 struct qn_server {
     qn_server_options options;
@@ -27,12 +27,17 @@ struct qn_server {
 bool qn_server_draining(qn_server *server);
 bool qn_server_has_model(const qn_server *server, const char *name);
 
-/* A log line for each field that had none before, up to QN_SERVER_REPORTED_MAX different ones: fields that nobody
- * knows, and template variables that the chat template never reads. */
+/* Seconds until a client that was refused should come again. */
+unsigned qn_server_retry_after_s(const qn_server *server);
+
+/* A log line for a field that had none before, up to QN_SERVER_REPORTED_MAX different ones, saying why it has no
+ * effect; for fields that nobody knows; and for template variables that the chat template never reads. */
+void qn_server_report(qn_server *server, const char *field, const char *reason);
 void qn_server_report_fields(qn_server *server, const char *prefix, const qn_unknown_fields *fields);
 void qn_server_report_unread(qn_server *server, const json_t *template_kwargs);
 
-/* Makes the reply an error: the HTTP status and code as given, message and param from err. */
+/* Makes the reply an error: the HTTP status and code as given, message and param from err. With 503, Retry-After is a
+ * second. */
 void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error *err);
 /* The same with what qn_api_error_of says; a line in the log when it is the server's own fault (500). */
 void qn_reply_error(qn_http_reply *reply, const qn_error *err);
@@ -42,6 +47,8 @@ void qn_handle_chat_completions(void *context, const qn_http_request *request, q
 void qn_handle_models(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_model(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_health(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_load(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_version(void *context, const qn_http_request *request, qn_http_reply *reply);
 
 #endif

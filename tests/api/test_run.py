@@ -19,6 +19,7 @@ QUESTION = "What is 2 + 2?"
 THINKING = "Step 1: 2 + 2 = 4. The result is 4."
 ANSWER = "The answer is 4."
 MTP = ["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}']
+NEVER_SAID = 1535  # the tiny model's token "/nothink"
 
 
 def answer(run_quern, tiny, *flags, **options):
@@ -307,8 +308,8 @@ class Chat:
 def chat(quern_bin, tiny):
     chats = []
 
-    def start(*flags):
-        chats.append(Chat(quern_bin, tiny, *flags))
+    def start(*flags, model=tiny):
+        chats.append(Chat(quern_bin, model, *flags))
         chats[-1].read_until("/help lists the commands.")
         chats[-1].read_until("> ")
         return chats[-1]
@@ -377,8 +378,19 @@ def test_chat_commands(chat):
     assert c.wait() == 0
 
 
-def test_chat_interrupt_ends_the_answer_not_the_program(chat):
-    c = chat("--temperature", "3", "--seed", "1", "--show-thinking")  # babbles to the context's end
+def without_end_tokens(tiny, folder):
+    """The model with one end token that it never says, so that its answers go on to the context's end."""
+    for file in tiny.iterdir():
+        if file.name in ("config.json", "generation_config.json"):
+            config = json.loads(file.read_text())
+            (folder / file.name).write_text(json.dumps(config | {"eos_token_id": [NEVER_SAID]}))
+        else:
+            (folder / file.name).symlink_to(file)
+    return folder
+
+
+def test_chat_interrupt_ends_the_answer_not_the_program(chat, tiny, tmp_path):
+    c = chat("--temperature", "3", "--seed", "1", "--show-thinking", model=without_end_tokens(tiny, tmp_path))
     c.type("Tell me a story.\n")
     c.read_until("\x1b[2m")  # the first dim text: it thinks
     c.type("\x03")
@@ -388,6 +400,15 @@ def test_chat_interrupt_ends_the_answer_not_the_program(chat):
     c.read_until("Ctrl-C again")
     c.type("\x03")
     assert c.wait() == 0
+
+
+def test_chat_counts_an_interrupt_between_two_prompts(chat):
+    for _ in range(10):
+        c = chat()
+        c.type("\x03")
+        c.read_until("(")  # of "Ctrl-C again": the next prompt is not there yet
+        c.type("\x03")
+        assert c.wait() == 0
 
 
 def test_chat_typing_after_an_interrupt_stays(chat):

@@ -3,35 +3,7 @@
 import json
 import threading
 
-CHAT = "/v1/chat/completions"
-
-
-def chat(text="What is 12 plus 30?", **fields):
-    return {"model": "quern-tiny", "messages": [{"role": "user", "content": text}], "max_tokens": 48, **fields}
-
-
-def answer(server, body):
-    response = server.post(CHAT, body)
-    assert response.status == 200, response.body
-    return response.json()
-
-
-def stream(server, body):
-    """The chunks of a streamed answer, its [DONE] checked and left off."""
-    response = server.post(CHAT, {**body, "stream": True})
-    assert response.status == 200, response.body
-    assert response.headers["content-type"].startswith("text/event-stream")
-    events = response.events()
-    assert events[-1] == "[DONE]"
-    return [json.loads(event) for event in events[:-1]]
-
-
-def joined(chunks, field):
-    return "".join(chunk["choices"][0]["delta"].get(field) or "" for chunk in chunks if chunk["choices"])
-
-
-def message(server, body):
-    return answer(server, body)["choices"][0]["message"]
+from chat_client import CHAT, answer, chat, joined, message, stream
 
 
 def test_answer_has_openais_shape(server):
@@ -46,8 +18,12 @@ def test_answer_has_openais_shape(server):
     assert choice["message"]["reasoning"] == choice["message"]["reasoning_content"]
     usage = body["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
-    assert set(body["timings"]) == {"queue_ms", "prefill_ms", "decode_ms", "prompt_per_second", "predicted_per_second",
-                                    "draft_n", "draft_n_accepted", "seed"}
+    timings = body["timings"]
+    assert set(timings) == {"queue_ms", "prefill_ms", "decode_ms", "prompt_tokens", "cached_tokens",
+                            "completion_tokens", "prompt_per_second", "predicted_per_second", "drafts",
+                            "drafts_accepted", "draft_n", "draft_n_accepted", "preemptions", "seed"}
+    assert timings["prompt_tokens"] == usage["prompt_tokens"]
+    assert timings["completion_tokens"] == usage["completion_tokens"]
 
 
 def test_answer_is_that_of_quern_run(server, run_quern, tiny):

@@ -8,6 +8,9 @@ import urllib.parse
 
 import pytest
 
+from conftest import ROOT, stop_all
+from server_process import Server
+
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "quern-tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
 ENDLESS = {**HELLO, "max_tokens": 8000, "ignore_eos": True, "stream": True}
@@ -267,31 +270,40 @@ def rate_probe(server):
     return response.json()["timings"]
 
 
-def test_hanging_up_while_reading_cancels(server):
+@pytest.fixture(scope="module")
+def one_seat(quern_bin, tiny):
+    """A server that computes one answer at a time, so that one which goes on holds up all others."""
+    server = Server(quern_bin, tiny, ("--max-num-seqs", "1"), None, ROOT)
+    server.wait_until_ready()
+    yield server
+    stop_all([server])
+
+
+def test_hanging_up_while_reading_cancels(one_seat):
     for _ in range(3):
-        connection, response = start_endless(server)
+        connection, response = start_endless(one_seat)
         response.close()
         connection.close()
-        timings = rate_probe(server)
+        timings = rate_probe(one_seat)
         assert timings["queue_ms"] / 1000 < seconds_of_endless(timings) / 4
 
 
-def test_hanging_up_before_the_answer_cancels(server):
+def test_hanging_up_before_the_answer_cancels(one_seat):
     """Not a stream: the client waits for the whole, and goes."""
-    with open_socket(server) as connection:
+    with open_socket(one_seat) as connection:
         connection.sendall(post_head(json.dumps({**ENDLESS, "stream": False}).encode()))
-    timings = rate_probe(server)
+    timings = rate_probe(one_seat)
     assert timings["queue_ms"] / 1000 < seconds_of_endless(timings) / 4
 
 
-def test_hanging_up_while_waiting_cancels(server):
-    running, response = start_endless(server)
+def test_hanging_up_while_waiting_cancels(one_seat):
+    running, response = start_endless(one_seat)
     for _ in range(8):
-        with open_socket(server) as connection:
+        with open_socket(one_seat) as connection:
             connection.sendall(post_head(json.dumps({**ENDLESS, "stream": False}).encode()))
     response.close()
     running.close()
-    timings = rate_probe(server)
+    timings = rate_probe(one_seat)
     assert timings["queue_ms"] / 1000 < seconds_of_endless(timings) / 2
 
 
@@ -305,7 +317,7 @@ def start_waiting(server):
 
 
 def test_full_queue_is_told(start_server):
-    server = start_server("--max-queue", "1")
+    server = start_server("--max-queue", "1", "--max-num-seqs", "1")
     running, endless = start_endless(server)
     waiting, response = start_waiting(server)
     refused = server.post(CHAT, HELLO)
@@ -321,7 +333,7 @@ def test_full_queue_is_told(start_server):
 
 
 def test_hanging_up_frees_a_place_in_the_queue(start_server):
-    server = start_server("--max-queue", "1")
+    server = start_server("--max-queue", "1", "--max-num-seqs", "1")
     running, endless = start_endless(server)
     for _ in range(5):
         waiting, response = start_waiting_when_there_is_room(server)

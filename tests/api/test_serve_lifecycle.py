@@ -99,7 +99,7 @@ def test_signal_while_loading_ends_at_once(quern_bin, tiny, sent):
 
 
 def test_first_signal_drains(start_server):
-    server = start_server()
+    server = start_server("--max-num-seqs", "1")
     kept = server.connect()
     kept.request("GET", "/health")
     assert kept.getresponse().read()
@@ -125,7 +125,7 @@ def test_first_signal_drains(start_server):
 
 
 def test_second_signal_stops(start_server):
-    server = start_server()
+    server = start_server("--max-num-seqs", "1")
     running, response = start_stream(server, {**LONG, "max_tokens": 8000})
     waiting, later = start_stream(server, HELLO)
     server.process.send_signal(signal.SIGTERM)
@@ -162,6 +162,12 @@ USAGE_ERRORS = [
     (["--api-key", "x"], "--api-key: not in this version"),
     (["--dtype", "float16"], "--dtype: 'float16' is not supported"),
     (["--max-model-len", "1.5"], "--max-model-len"),
+    (["--no-enable-chunked-prefill"], "--no-enable-chunked-prefill: prompts are always computed in chunks"),
+    (["--scheduling-policy", "sjf"], "--scheduling-policy: 'sjf' is not supported: give one of fcfs, priority"),
+    (["--max-num-seqs", "0"], "--max-num-seqs: 0 is out of range"),
+    (["--long-prefill-share", "0"], "--long-prefill-share"),
+    (["--repetition-guard", "x"], "--repetition-guard"),
+    (["--kv-store-size", "1G"], "--kv-store-size: needs --kv-store"),
     (["--served-model-name", ""], "--served-model-name"),
     (["--default-chat-template-kwargs", '{"messages": []}'], "--default-chat-template-kwargs.messages"),
     (["--default-chat-template-kwargs", '{"reasoning_effort": "x"}'], "unknown effort x"),
@@ -206,8 +212,7 @@ def test_flags_of_vllm_without_effect(start_server):
                           "--reasoning-parser", "glm47", "--host", "localhost",
                           env={"VLLM_SKIP_WARMUP": "true", "GLM_MOE_TP": "2"})
     for name in ("--trust-remote-code", "--gpu-memory-utilization", "--dtype", "--max-cudagraph-capture-size",
-                 "--enable-chunked-prefill", "--max-num-seqs", "--enable-prefix-caching", "--reasoning-parser",
-                 "VLLM_SKIP_WARMUP", "GLM_MOE_TP"):
+                 "--reasoning-parser", "VLLM_SKIP_WARMUP", "GLM_MOE_TP"):
         assert len([line for line in server.stderr if line.startswith(f"quern: {name}: ")]) == 1, name
     assert server.base_url.startswith("http://localhost:")
     assert server.get("/health").status == 200

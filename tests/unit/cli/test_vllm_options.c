@@ -73,9 +73,9 @@ static void test_what_changes_no_result_is_accepted(void **state)
     assert_parses(QN_OK, "--reasoning-parser=glm45", "quern: --reasoning-parser: ");
     assert_parses(QN_OK, "--reasoning-parser=glm47", "quern: --reasoning-parser: ");
     assert_parses(QN_USAGE, "--reasoning-parser=deepseek_r1", "--reasoning-parser: 'deepseek_r1'");
-    assert_parses(QN_OK, "--enable-prefix-caching", "quern: --enable-prefix-caching: ");
-    assert_parses(QN_OK, "--no-enable-prefix-caching", "prefix-caching: ");
-    assert_parses(QN_OK, "--max-num-seqs=256", "quern: --max-num-seqs: ");
+    assert_parses(QN_OK, "--async-scheduling", "quern: --async-scheduling: ");
+    assert_parses(QN_OK, "--no-async-scheduling", "async-scheduling: ");
+    assert_parses(QN_OK, "--gpu-memory-utilization=0.9", "quern: --gpu-memory-utilization: ");
 }
 
 static void test_environment_is_told(void **state)

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +18,15 @@ enum { FILE_LIMIT_BYTES = 1 << 26, LOG_BYTES = 1 << 16 };
 
 static char logged[LOG_BYTES];
 
+static pthread_mutex_t logging = PTHREAD_MUTEX_INITIALIZER; /* engines log from threads of their own */
+
 static void collect_log(void *context, const char *line)
 {
     (void)context;
+    pthread_mutex_lock(&logging);
     size_t used = strlen(logged);
     snprintf(logged + used, sizeof logged - used, "%s\n", line);
+    pthread_mutex_unlock(&logging);
 }
 
 const char *logged_lines(void)
@@ -32,7 +37,9 @@ const char *logged_lines(void)
 void clear_log(void)
 {
     qn_log_set_sink(collect_log, NULL);
+    pthread_mutex_lock(&logging);
     logged[0] = '\0';
+    pthread_mutex_unlock(&logging);
 }
 
 qn_engine *open_engine(const qn_engine_options *options, const char *isa)

@@ -13,7 +13,9 @@
 
 static qn_chat_defaults defaults(void)
 {
-    return (qn_chat_defaults){.sampling = {.temperature = 0.5f, .top_p = 0.75f, .min_p = 0, .top_k = -1}};
+    return (qn_chat_defaults){
+        .limits = {.sampling = {.temperature = 0.5f, .top_p = 0.75f, .min_p = 0, .top_k = -1, .repetition_penalty = 1},
+                   .vocab_size = 1000}};
 }
 
 static qn_status parse(const char *body, qn_chat_request *out, qn_error *err)
@@ -60,11 +62,14 @@ static void test_defaults(void **state)
     qn_error err;
     assert_int_equal(parse("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}", &r, &err), QN_OK);
     assert_null(r.model);
-    assert_true(r.sampling.temperature == 0.5f && r.sampling.top_p == 0.75f && r.sampling.top_k == -1);
-    assert_false(r.seed_given);
-    assert_int_equal(r.max_tokens, 0);
-    assert_int_equal(r.stop_count, 0);
-    assert_false(r.stream || r.include_usage || r.ignore_eos);
+    assert_true(r.generation.sampling.temperature == 0.5f && r.generation.sampling.top_p == 0.75f &&
+                r.generation.sampling.top_k == -1);
+    assert_false(r.generation.seed_given);
+    assert_int_equal(r.generation.max_tokens, 0);
+    assert_int_equal(r.generation.stop_count, 0);
+    assert_false(r.stream || r.include_usage || r.generation.ignore_eos);
+    assert_false(r.return_token_ids);
+    assert_int_equal(r.logprobs, -1);
     assert_int_equal(json_object_size(r.kwargs), 0);
     assert_int_equal(r.unknown.total, 0);
     qn_chat_request_free(&r);
@@ -83,18 +88,39 @@ static void test_all_fields(void **state)
         &r, &err);
     assert_int_equal(status, QN_OK);
     assert_string_equal(r.model, "m");
-    assert_true(r.sampling.temperature == 0 && r.sampling.top_p == 1 && r.sampling.min_p == 0.25f);
-    assert_int_equal(r.sampling.top_k, 40);
-    assert_true(r.seed_given);
-    assert_true((int64_t)r.sampling.seed == -5);
-    assert_int_equal(r.max_tokens, 4);
-    assert_string_equal(r.max_tokens_field, "max_completion_tokens");
-    assert_int_equal(r.stop_count, 2);
-    assert_string_equal(r.stop[1], "\xc3\xa9");
-    assert_true(r.stream && r.include_usage && r.ignore_eos);
+    assert_true(r.generation.sampling.temperature == 0 && r.generation.sampling.top_p == 1 &&
+                r.generation.sampling.min_p == 0.25f);
+    assert_int_equal(r.generation.sampling.top_k, 40);
+    assert_true(r.generation.seed_given);
+    assert_true((int64_t)r.generation.sampling.seed == -5);
+    assert_int_equal(r.generation.max_tokens, 4);
+    assert_string_equal(r.generation.max_tokens_field, "max_completion_tokens");
+    assert_int_equal(r.generation.stop_count, 2);
+    assert_string_equal(r.generation.stop[1], "\xc3\xa9");
+    assert_true(r.stream && r.include_usage && r.generation.ignore_eos);
     assert_string_equal(json_string_value(json_object_get(r.kwargs, "reasoning_effort")), "low");
     assert_true(json_is_true(json_object_get(r.kwargs, "clear_thinking")));
     qn_chat_request_free(&r);
+}
+
+static void test_logprobs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        int logprobs;
+    } cases[] = {
+        {WITH("\"logprobs\":false"), -1},
+        {WITH("\"logprobs\":true"), 0},
+        {WITH("\"logprobs\":true,\"top_logprobs\":20"), 20},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        qn_chat_request r;
+        qn_error err;
+        assert_int_equal(parse(cases[i].body, &r, &err), QN_OK);
+        assert_int_equal(r.logprobs, cases[i].logprobs);
+        qn_chat_request_free(&r);
+    }
 }
 
 static void test_null_counts_as_absent(void **state)
@@ -135,21 +161,12 @@ static void test_what_is_not_there_yet_is_refused(void **state)
     static const struct {
         const char *body, *field;
     } cases[] = {
-        {WITH("\"n\":2"), "n"},
-        {WITH("\"logprobs\":true"), "logprobs"},
-        {WITH("\"presence_penalty\":0.5"), "presence_penalty"},
-        {WITH("\"repetition_penalty\":1.1"), "repetition_penalty"},
-        {WITH("\"logit_bias\":{\"5\":1}"), "logit_bias"},
         {WITH("\"tools\":[]"), "tools"},
         {WITH("\"tools\":[{\"type\":\"function\"}]"), "tools"},
         {WITH("\"response_format\":{\"type\":\"json_object\"}"), "response_format"},
-        {WITH("\"stop_token_ids\":[1]"), "stop_token_ids"},
-        {WITH("\"min_tokens\":1"), "min_tokens"},
-        {WITH("\"prompt_logprobs\":1"), "prompt_logprobs"},
         {WITH("\"store\":true"), "store"},
         {WITH("\"continue_final_message\":true"), "continue_final_message"},
         {WITH("\"add_generation_prompt\":false"), "add_generation_prompt"},
-        {WITH("\"return_token_ids\":true"), "return_token_ids"},
         {WITH("\"functions\":[]"), "functions"},
         {WITH("\"guided_json\":{}"), "guided_json"},
         {WITH("\"thinking\":{\"type\":\"disabled\"}"), "thinking"},
@@ -204,6 +221,8 @@ static void test_bad_values(void **state)
         {WITH("\"chat_template_kwargs\":{\"reasoning_effort\":\"x\"}"), "chat_template_kwargs"},
         {WITH("\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"reasoning_effort\":\"high\"}"),
          "reasoning_effort"},
+        {WITH("\"stream\":true,\"prompt_logprobs\":0"), "prompt_logprobs"},
+        {WITH("\"return_token_ids\":1"), "return_token_ids"},
         {WITH("\"modalities\":[\"audio\"]"), "modalities"},
         {WITH("\"modalities\":\"text\""), "modalities"},
         {"{\"model\":3,\"messages\":[]}", "model"},
@@ -276,7 +295,8 @@ static void test_out_of_memory(void **state)
     const char *body = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
                        "{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"id\":\"i\",\"function\":{"
                        "\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}],\"stop\":[\"s\"],"
-                       "\"chat_template_kwargs\":{\"a\":1},\"reasoning_effort\":\"low\",\"store\":false}";
+                       "\"chat_template_kwargs\":{\"a\":1},\"reasoning_effort\":\"low\",\"store\":false,"
+                       "\"logit_bias\":{\"1\":2},\"stop_token_ids\":[3]}";
     bool hit = true;
     long nth = 0;
     while (hit) {
@@ -303,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_all_fields),
+        cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_null_counts_as_absent),
         cmocka_unit_test(test_what_asks_for_nothing_is_accepted),
         cmocka_unit_test(test_what_is_not_there_yet_is_refused),
