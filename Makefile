@@ -60,7 +60,8 @@ build-asan:
 
 asan: build-asan
 	ctest --preset asan-ubsan -j $(JOBS)
-	ASAN_OPTIONS=detect_leaks=1 QUERN_BIN=$(CURDIR)/build/asan-ubsan/quern $(PYTHON) -m pytest -q tests/api
+	ASAN_OPTIONS=detect_leaks=1 QUERN_KV_CRASH_KILLS=10 QUERN_BIN=$(CURDIR)/build/asan-ubsan/quern \
+		$(PYTHON) -m pytest -q tests/api
 
 build-tsan:
 	cmake --preset tsan $(CMAKE_OPTIONS)
