@@ -92,7 +92,8 @@ static void end_all(qn_engine *engine)
     }
 }
 
-/* When the next request's time is over; 0: none has a limit. */
+/* When the next request's time is over; 0: none has a limit. One whose blocks the store is filling can't leave before
+ * that is done, which wakes the thread. */
 static uint64_t next_timeout_us(const qn_engine *engine)
 {
     uint64_t next = 0;
@@ -105,7 +106,7 @@ static uint64_t next_timeout_us(const qn_engine *engine)
     for (size_t i = 0; i < engine->running_count; i++) {
         const qn_job *job = engine->running[i]->job;
         uint64_t end = job->submitted_us + job->request.timeout_us;
-        if (job->request.timeout_us > 0 && (next == 0 || end < next)) {
+        if (job->request.timeout_us > 0 && job->slot->loads == 0 && (next == 0 || end < next)) {
             next = end;
         }
     }
