@@ -110,7 +110,7 @@ static void random_departure(random_stream *r, ask *a)
 static void random_ends(random_stream *r, const workload *w, size_t vocab, const int32_t *ends, size_t end_count,
                         ask *a)
 {
-    static const char *const strings[] = {"is", "The ", "4", "e", " = ", "result is", "."};
+    static const char *const strings[] = {"is", "The ", "4", "e", " = ", "result is", ".", "a", "t", " "};
     qn_request *request = &a->request;
     request->ignore_eos = one_in(r, 2);
     request->min_tokens = one_in(r, 3) ? below(r, (uint32_t)(request->max_tokens > 0 ? request->max_tokens : 9) + 1)
@@ -121,7 +121,7 @@ static void random_ends(random_stream *r, const workload *w, size_t vocab, const
         a->stop_tokens[i] = (int32_t)below(r, (uint32_t)vocab);
     }
     request->stop = a->stops;
-    request->stop_count = w->text && !a->by_job && one_in(r, 3) ? between(r, 1, WORKLOAD_MAX_STOPS) : 0;
+    request->stop_count = w->text && !a->by_job && one_in(r, 2) ? between(r, 1, WORKLOAD_MAX_STOPS) : 0;
     for (size_t i = 0; i < request->stop_count; i++) {
         a->stops[i] = strings[below(r, sizeof strings / sizeof *strings)];
     }
