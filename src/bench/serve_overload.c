@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/progress.h"
 
 enum { CELL = 3, PAUSE_US = 100000, STATUS_BYTES = 65536 };
 
@@ -19,7 +18,6 @@ typedef struct overload {
     uint64_t *again_us; /* [clients]: not before */
     uint32_t index;
     qn_overload_result *result;
-    qn_progress progress; /* in seconds */
 } overload;
 
 /* 0: not known. */
@@ -44,7 +42,6 @@ static qn_order_state next(void *context, size_t client, qn_order *out)
 {
     overload *o = context;
     uint64_t now_us = qn_now_us(), spent_us = now_us - o->begin_us;
-    qn_progress_update(&o->progress, spent_us / 1000000);
     if (o->result->early_bytes == 0 && spent_us >= o->length_us / 4)
         o->result->early_bytes = resident_bytes(o->options->server);
     if (spent_us >= o->length_us || o->index == QN_SERVE_MAX_REQUESTS * 16u)
@@ -75,9 +72,7 @@ qn_status qn_overload_run(const qn_serve_target *target, const qn_serve_calibrat
     if (!o.again_us)
         return qn_fail_memory(err, "clients", options->clients * sizeof *o.again_us);
     const qn_orders orders = {.context = &o, .next = next, .done = done};
-    qn_progress_start(&o.progress, "overload", "s", o.length_us / 1000000);
     qn_status status = qn_serve_clients_run(target, options->clients, &orders, stop, err);
-    qn_progress_finish(&o.progress);
     out->late_bytes = resident_bytes(options->server);
     qn_free(o.again_us);
     return status;
