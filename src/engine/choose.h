@@ -9,8 +9,8 @@ enum { QN_NO_TOKEN = -1, QN_NOT_FINITE = -2, QN_MASK_FAILED = -3 };
 
 void qn_choose(qn_engine *engine, const qn_choice *choices, size_t count);
 
-/* Logprobs of given tokens: of row r tokens[r], with the `top` most probable besides, out [count][1 + top]. ranks[r] is 0
- * where a row is not finite. */
+/* Logprobs of given tokens: of row r tokens[r], with the `top` most probable besides, out [count][1 + top]. ranks[r] is
+ * 0 where a row is not finite. */
 void qn_tell_logprobs(qn_engine *engine, float *const *logits, const int32_t *tokens, size_t count, size_t top,
                       qn_logprob *out, uint32_t *ranks);
 

@@ -14,7 +14,7 @@
 typedef struct qn_memory_plan {
     size_t weight_bytes; /* mapped and converted */
     size_t kv_bytes, kv_tokens, kv_block_tokens;
-    size_t max_model_len; /* tokens of a sequence */
+    size_t max_model_len;         /* tokens of a sequence */
     size_t step_bytes, step_rows; /* the model's buffers and the engine's */
     size_t available_bytes;       /* 0: unknown */
 } qn_memory_plan;

@@ -6,8 +6,8 @@
 #include "engine/job_internal.h"
 
 /* `count` new tokens of the answer; logprobs rows of 1 + QN_MAX_LOGPROBS and ranks, read where the request asks for
- * them. `end` NULL: the answer goes on; else it is published too, and the engine lets go of the job, which is in no list
- * and has no slot. */
+ * them. `end` NULL: the answer goes on; else it is published too, and the engine lets go of the job, which is in no
+ * list and has no slot. */
 typedef struct qn_delivery {
     const int32_t *tokens;
     size_t count;
