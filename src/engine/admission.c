@@ -96,7 +96,7 @@ static void seat(qn_engine *engine, qn_job *job, qn_slot *slot, uint64_t now_us)
     job->slot = slot;
     job->state = QN_JOB_RUNNING;
     job->next = NULL;
-    job->computed = job->inserted = 0;
+    job->computed = job->inserted = job->stored = 0;
     job->draft_count = 0;
     slot->job = job;
     slot->can_draft = false;
@@ -288,19 +288,31 @@ void qn_preempt(qn_engine *engine, qn_job *job)
     set_counts(engine, 1, 0);
 }
 
-/* Gives a block to the store, which holds it until it is written. Not more than an eighth of the cache at once, so that
- * a slow disk never keeps requests from their blocks; what is left out is written when another request fills it. */
-static void store_block(qn_engine *engine, qn_job *job, size_t block)
+/* Gives a block to the store, which holds it until it is written; not more than half the cache at once, so that a slow
+ * disk never keeps all of it from requests. False: not now. */
+static bool store_block(qn_engine *engine, qn_job *job, size_t block)
 {
-    if (engine->store == NULL || engine->store_pins >= qn_kv_pool_block_count(engine->blocks) / 8) {
-        return;
-    }
     int32_t own = job->slot->sequence.blocks[block];
-    if (qn_kv_store_write(engine->store, key_before(engine, job, block), job->keys[block],
-                          job->tokens + block * block_tokens_of(engine), qn_kv_pool_block(engine->blocks, own),
-                          (void *)(intptr_t)own)) {
-        qn_kv_pool_retain(engine->blocks, own);
-        engine->store_pins++;
+    if (qn_kv_store_find(engine->store, &job->keys[block], 1) == 1) {
+        return true;
+    }
+    if (engine->store_pins >= qn_kv_pool_block_count(engine->blocks) / 2 ||
+        !qn_kv_store_write(engine->store, key_before(engine, job, block), job->keys[block],
+                           job->tokens + block * block_tokens_of(engine), qn_kv_pool_block(engine->blocks, own),
+                           (void *)(intptr_t)own)) {
+        return false;
+    }
+    qn_kv_pool_retain(engine->blocks, own);
+    engine->store_pins++;
+    return true;
+}
+
+/* In order, for a block is of no use without those before it; what can't be given now is tried again after later steps.
+ * A prefix that was found in memory is looked at as well: its maker may have had no time to give all of it. */
+static void store_blocks(qn_engine *engine, qn_job *job)
+{
+    while (engine->store != NULL && job->stored < job->inserted && store_block(engine, job, job->stored)) {
+        job->stored++;
     }
 }
 
@@ -316,8 +328,8 @@ void qn_share_blocks(qn_engine *engine, qn_job *job)
         if (!qn_prefix_insert(engine->prefixes, key_before(engine, job, i), job->keys[i],
                               job->tokens + i * block_tokens, job->slot->sequence.blocks[i])) {
             job->alone_in_cache = true;
-            return;
+            break;
         }
-        store_block(engine, job, i);
     }
+    store_blocks(engine, job);
 }

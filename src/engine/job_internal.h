@@ -50,6 +50,7 @@ struct qn_job {
     qn_hash *keys;    /* [limit / block_tokens]: of the full blocks of tokens, chained */
     size_t key_count;
     size_t inserted;           /* blocks, from the first on, that the prefix cache knows */
+    size_t stored;             /* of them, those that the store has or was given */
     size_t prompt_logprobs_to; /* prompt tokens below have had their logprobs told */
     qn_slot *slot;             /* NULL: none */
     bool alone_in_cache;     /* its blocks are not shared: prompt logprobs need every row, or its MTP entries failed */
