@@ -51,10 +51,11 @@ struct qn_engine {
     /* Shared with other threads, under the mutex. */
     pthread_mutex_t mutex;
     pthread_cond_t wake;  /* of the engine's thread: something came */
-    pthread_cond_t quiet; /* no job is active */
+    pthread_cond_t quiet; /* the engine's thread has gone to sleep */
     pthread_t thread;
     bool thread_runs, draining, stopping, measuring;
-    bool nudged; /* the engine's thread is to look around */
+    bool nudged;  /* the engine's thread is to look around */
+    bool working; /* it does not sleep: what is its own below is in use */
     qn_job *incoming_first, **incoming_last;
     size_t waiting_count, running_count, active_count;
     uint64_t next_arrival;

@@ -1,6 +1,6 @@
 /* The engine's thread: takes in what came, drops what is no longer wanted, plans a step, runs it, and again; it sleeps
- * when there is nothing to do. All that it shares with other threads is under one mutex, which is held for the time of
- * a few assignments, and nothing ever waits for something else under it. */
+ * when there is nothing to do, and while somebody measures. All that it shares with other threads is under one mutex,
+ * which is held for the time of a few assignments; the only lock taken under it is that of the metrics. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -128,6 +128,24 @@ static void sleep_a_while(qn_engine *engine)
     pthread_cond_timedwait(&engine->wake, &engine->mutex, &until);
 }
 
+/* With the mutex held: the model and the cache are a measuring thread's. */
+static bool is_lent(const qn_engine *engine)
+{
+    return engine->measuring && engine->active_count == 0 && !engine->stopping;
+}
+
+/* With the mutex held. */
+static void rest(qn_engine *engine)
+{
+    engine->working = false;
+    pthread_cond_broadcast(&engine->quiet);
+    sleep_a_while(engine);
+    while (is_lent(engine)) {
+        pthread_cond_wait(&engine->wake, &engine->mutex);
+    }
+    engine->working = true;
+}
+
 static bool has_loads(const qn_engine *engine)
 {
     for (size_t i = 0; i < engine->running_count; i++) {
@@ -151,9 +169,11 @@ static void *loop_main(void *context)
     bool worked = false; /* the last round computed something: there is no need to sleep */
     bool ended = false;  /* it was told to stop, and has ended what could be */
     pthread_mutex_lock(&engine->mutex);
+    engine->working = true;
     for (;;) {
-        if (!worked && engine->incoming_first == NULL && !engine->nudged && (ended || !engine->stopping)) {
-            sleep_a_while(engine);
+        bool idle = !worked && engine->incoming_first == NULL && !engine->nudged && (ended || !engine->stopping);
+        if (idle || is_lent(engine)) {
+            rest(engine);
         }
         engine->nudged = false;
         take_in(engine);
@@ -179,6 +199,8 @@ static void *loop_main(void *context)
             break;
         }
     }
+    engine->working = false;
+    pthread_cond_broadcast(&engine->quiet);
     pthread_mutex_unlock(&engine->mutex);
     return NULL;
 }
@@ -224,7 +246,7 @@ qn_status qn_measuring_begin(qn_engine *engine, qn_error *err)
         status = qn_fail(err, QN_USAGE, "engine: it is measuring already: one measurement at a time");
     } else {
         engine->measuring = true;
-        while (engine->active_count > 0) {
+        while (engine->active_count > 0 || engine->working) {
             pthread_cond_wait(&engine->quiet, &engine->mutex);
         }
     }
@@ -236,5 +258,6 @@ void qn_measuring_end(qn_engine *engine)
 {
     pthread_mutex_lock(&engine->mutex);
     engine->measuring = false;
+    pthread_cond_signal(&engine->wake);
     pthread_mutex_unlock(&engine->mutex);
 }

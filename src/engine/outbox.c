@@ -28,13 +28,10 @@ static void count_end(const qn_job *job, const qn_job_end *end, uint64_t now_us)
 /* With the mutex held. */
 static void publish_end(qn_job *job, const qn_job_end *end)
 {
-    qn_engine *engine = job->engine;
     job->state = QN_JOB_DONE;
     job->shared.end = *end;
     job->shared.done = true;
-    if (--engine->active_count == 0) {
-        pthread_cond_broadcast(&engine->quiet);
-    }
+    job->engine->active_count--;
 }
 
 /* With the mutex held. False: no memory. */
