@@ -369,7 +369,8 @@ void qn_run_step(qn_engine *engine)
     qn_batch *b = &engine->batch;
     uint64_t started_us = qn_now_us();
     b->model_us = b->sampling_us = 0;
-    if (forward(engine)) {
+    bool computed = forward(engine);
+    if (computed) {
         tell_prompts(engine);
         sample(engine);
         uint64_t now_us = qn_now_us();
@@ -393,9 +394,11 @@ void qn_run_step(qn_engine *engine)
     uint64_t drafting_us = qn_now_us();
     qn_propose(engine);
     uint64_t end_us = qn_now_us();
-    const qn_step_shape shape = qn_fairness_shape(&b->decode, b->prefills, b->prefill_count);
-    qn_fairness_learn(&engine->fairness, &engine->cost, &b->decode, b->prefills, b->prefill_count,
-                      drafting_us - started_us, end_us - started_us);
-    qn_cost_learn(&engine->cost, &shape, drafting_us - started_us);
+    if (computed) { /* else several attempts were made */
+        const qn_step_shape shape = qn_fairness_shape(&b->decode, b->prefills, b->prefill_count);
+        qn_fairness_learn(&engine->fairness, &engine->cost, &b->decode, b->prefills, b->prefill_count,
+                          drafting_us - started_us, end_us - started_us);
+        qn_cost_learn(&engine->cost, &shape, drafting_us - started_us);
+    }
     report(engine, started_us);
 }

@@ -32,6 +32,11 @@ static qn_job *choose_victim(const qn_engine *engine)
 static void forget_part(qn_engine *engine, const qn_job *job)
 {
     qn_batch *b = &engine->batch;
+    for (size_t i = 0; i < b->prefill_count; i++) {
+        if (b->prefill_jobs[i] == job) {
+            b->prefills[i].rows = 0;
+        }
+    }
     for (size_t i = 0; i < b->part_count; i++) {
         if (b->parts[i].job == job) {
             memmove(b->parts + i, b->parts + i + 1, (b->part_count - 1 - i) * sizeof *b->parts);
@@ -114,8 +119,10 @@ static qn_step_shape decode_shape(const qn_batch *b)
     qn_step_shape shape = {.decode_rows = 0};
     for (size_t i = 0; i < b->part_count; i++) {
         const qn_part *part = &b->parts[i];
-        shape.decode_rows += part->count;
-        shape.scanned_keys += (double)part->count * ((double)part->start + (double)(part->count - 1) / 2);
+        if (part->decodes) {
+            shape.decode_rows += part->count;
+            shape.scanned_keys += (double)part->count * ((double)part->start + (double)(part->count - 1) / 2);
+        }
     }
     return shape;
 }
@@ -136,7 +143,6 @@ static void plan_prefills(qn_engine *engine, uint64_t now_us, bool *preempted)
 {
     qn_batch *b = &engine->batch;
     b->decode = decode_shape(b);
-    b->prefill_count = 0;
     for (qn_job *job = next_to_plan(engine, false); job != NULL; job = next_to_plan(engine, false)) {
         b->prefills[b->prefill_count] = (qn_prefill){.priority = job->request.priority,
                                                      .arrival = job->arrival,
@@ -158,6 +164,7 @@ static void plan_prefills(qn_engine *engine, uint64_t now_us, bool *preempted)
             prefill->rows = 0;
         }
     }
+    b->decode = decode_shape(b); /* prompts may have cost some their seats */
 }
 
 /* Rows of the model and of the logits, in the order of the parts. */
@@ -179,7 +186,7 @@ void qn_plan_step(qn_engine *engine, uint64_t now_us)
 {
     qn_batch *b = &engine->batch;
     bool preempted = false;
-    b->part_count = 0;
+    b->part_count = b->prefill_count = 0;
     engine->plan++;
     plan_decodes(engine, &preempted);
     if (!preempted) { /* else the blocks that came free are for those that run */
