@@ -211,7 +211,7 @@ static qn_status open_prefixes(qn_engine *engine, const qn_engine_options *optio
         return QN_OK;
     }
     qn_status status = qn_prefix_cache_new(engine->blocks, &engine->prefixes, err);
-    if (status == QN_OK) {
+    if (status == QN_OK && options->kv_store_dir != NULL) {
         status = qn_fingerprint(engine->checkpoint, engine->kernels, options,
                                 qn_kv_pool_layout(engine->blocks)->block_tokens, &engine->fingerprint, err);
     }

@@ -45,8 +45,9 @@ static qn_status add_program(qn_hasher *hasher, qn_error *err)
     while ((bytes = fread(piece, 1, sizeof piece, file)) > 0) {
         qn_hasher_update(hasher, piece, bytes);
     }
+    bool failed = ferror(file) != 0;
     fclose(file);
-    return QN_OK;
+    return failed ? qn_fail(err, QN_RESOURCE, "%s: it can't be read: leave --kv-store out", OWN_PROGRAM) : QN_OK;
 }
 
 static qn_status add_file(qn_hasher *hasher, const char *dir, const char *name, qn_error *err)
