@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "unit/engine/support.h"
 
 /* A choice whose margin lies below may flip in another order of float32 sums. */
@@ -135,10 +136,107 @@ static void traces_equal_the_reference(void **state)
     check_checkpoint("tiny-sparse-mxfp4-ct", 1, 1);
 }
 
+/* Drafts and their logits, of all steps of a request. */
+typedef struct drafted {
+    qn_buffer drafts, logits, counts;
+    size_t vocab;
+} drafted;
+
+static bool keep_drafts(void *context, const qn_step *step)
+{
+    drafted *d = context;
+    qn_buffer_append(&d->counts, &step->draft_count, sizeof step->draft_count);
+    qn_buffer_append(&d->drafts, step->drafts, step->draft_count * sizeof *step->drafts);
+    for (size_t i = 0; i < step->draft_count; i++) {
+        qn_buffer_append(&d->logits, step->draft_logits[i], d->vocab * sizeof *step->draft_logits[i]);
+    }
+    return true;
+}
+
+static void forget_drafts(drafted *d)
+{
+    qn_buffer_free(&d->drafts);
+    qn_buffer_free(&d->logits);
+    qn_buffer_free(&d->counts);
+}
+
+static qn_result run_drafted(qn_engine *engine, const int32_t *ids, size_t count, drafted *out)
+{
+    *out = (drafted){.vocab = qn_engine_config(engine)->vocab_size};
+    qn_request request = {.prompt_ids = ids,
+                          .prompt_count = count,
+                          .sampling = qn_sampling_greedy(),
+                          .max_tokens = 20,
+                          .ignore_eos = true};
+    request.sampling.temperature = 1.3F; /* noise that the drafts share: many are right */
+    request.sampling.seed = count;
+    const qn_listener listener = {.context = out, .on_step = keep_drafts};
+    return run_engine(engine, &request, &listener);
+}
+
+static void same_bytes(const qn_buffer *want, const qn_buffer *got)
+{
+    assert_int_equal(want->size, got->size);
+    assert_memory_equal(want->data, got->data, want->size);
+}
+
+/* Tokens are right whatever is drafted; so that the layer's entries are what they should be behind a prefix that was
+ * found, computed by prompts or by answers, shows in the drafts alone. */
+static void found_prefixes_draft_the_same(void **state)
+{
+    (void)state;
+    enum { BLOCK = 16, LONGEST = 150 };
+    const size_t rows[] = {4, 17, 512};
+    random_stream r = {.seed = 1};
+    int32_t ids[LONGEST + 1];
+    for (size_t i = 0; i < LONGEST; i++) {
+        ids[i] = (int32_t)(random_word(&r) % 500);
+    }
+    for (size_t c = 0; c < (SANITIZED ? 1 : 3); c++) {
+        qn_engine_options options = {.model_dir = "tests/data/oracle/tiny-mtp",
+                                     .threads = 2,
+                                     .max_model_len = 256,
+                                     .block_size = BLOCK,
+                                     .max_num_batched_tokens = rows[c],
+                                     .num_speculative_tokens = 3,
+                                     .trace_drafts = true,
+                                     .without_text = true};
+        qn_engine *plain = open_engine(&options, NULL);
+        options.prefix_caching = true;
+        qn_engine *caching = open_engine(&options, NULL);
+        size_t count = BLOCK + 1;
+        for (int turn = 0; turn < 6; turn++) {
+            drafted want, got;
+            qn_result expected = run_drafted(plain, ids, count, &want);
+            for (int again = 0; again < 2; again++) { /* behind what the turn before left, and behind its own prompt */
+                qn_result result = run_drafted(caching, ids, count, &got);
+                assert_int_equal(result.timings.cached_tokens > 0, turn + again > 0);
+                assert_memory_equal(result.tokens, expected.tokens,
+                                    expected.completion_tokens * sizeof *expected.tokens);
+                same_bytes(&want.counts, &got.counts);
+                same_bytes(&want.drafts, &got.drafts);
+                same_bytes(&want.logits, &got.logits);
+                qn_result_free(&result);
+                forget_drafts(&got);
+            }
+            assert_true(expected.timings.drafts_accepted > 0);
+            /* the next turn: the answer, and something new */
+            size_t kept = expected.completion_tokens;
+            memcpy(ids + count, expected.tokens, kept * sizeof *ids);
+            count += kept + (size_t)turn % 3;
+            qn_result_free(&expected);
+            forget_drafts(&want);
+        }
+        qn_engine_close(caching);
+        qn_engine_close(plain);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traces_equal_the_reference),
+        cmocka_unit_test(found_prefixes_draft_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
