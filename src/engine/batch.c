@@ -24,11 +24,14 @@ size_t qn_batch_bytes(const qn_config *config, const qn_batch_sizes *sizes)
     size_t hidden = config->hidden_size * sizeof(float), row = config->vocab_size * sizeof(float);
     size_t seqs = sizes->max_num_seqs, rows = logit_row_count(sizes);
     size_t bytes = sizes->max_rows * hidden + (rows + draft_row_count(sizes)) * row +
-                   rows * (1 + QN_MAX_LOGPROBS) * sizeof(qn_logprob) +
-                   seqs * (sizeof(qn_part) + sizeof(qn_segment) + sizeof(qn_mtp_segment)) +
+                   rows * ((1 + QN_MAX_LOGPROBS) * sizeof(qn_logprob) + sizeof(qn_choice) + 2 * sizeof(float *)) +
+                   rows * (sizeof(int32_t) + sizeof(uint32_t)) +
+                   seqs * (sizeof(qn_part) + sizeof(qn_segment) + sizeof(qn_mtp_segment) + sizeof(qn_prefill)) +
+                   seqs * (sizeof(qn_draft_slot) + 3 * sizeof(void *)) +
                    sizes->threads * (qn_sampler_bytes(config->vocab_size) + allowed_words(config) * sizeof(uint64_t));
     if (sizes->max_drafts > 0) {
-        bytes += (sizes->max_rows + 2 * seqs) * hidden + seqs * config->index_topk * sizeof(int32_t);
+        bytes += (sizes->max_rows + 2 * seqs) * hidden + seqs * config->index_topk * sizeof(int32_t) +
+                 seqs * sizes->max_drafts * sizeof(float *);
     }
     return bytes;
 }

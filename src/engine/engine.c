@@ -17,6 +17,7 @@ enum { DEFAULT_MAX_ROWS = 512, DEFAULT_BLOCK_TOKENS = 128 };
 /* What the sizes depend on while they are chosen. */
 typedef struct sizing {
     const qn_engine *engine;
+    const qn_engine_options *options;
     qn_kv_layout layout;
     size_t model_len; /* while the pool's size is chosen; 0 while it is chosen itself */
 } sizing;
@@ -30,13 +31,22 @@ static qn_batch_sizes batch_sizes(const qn_engine *engine)
                             .keep_draft_logits = engine->trace_drafts};
 }
 
-/* Step buffers, and what seats and the prefix cache need, for sequences of so many tokens and so many blocks. */
+static size_t store_bytes(const sizing *s)
+{
+    const qn_kv_store_options store = {.block_bytes = s->layout.block_bytes,
+                                       .block_tokens = s->layout.block_tokens,
+                                       .max_bytes = s->options->kv_store_bytes};
+    return s->options->kv_store_dir != NULL && s->options->prefix_caching ? qn_kv_store_bytes(&store) : 0;
+}
+
+/* Step buffers, and what seats, the prefix cache and the store need, for sequences of so many tokens and so many
+ * blocks. */
 static size_t own_bytes(const qn_engine *engine, const sizing *s, size_t model_len, size_t blocks)
 {
     const qn_batch_sizes sizes = batch_sizes(engine);
     size_t tables = engine->max_num_seqs * 2 * qn_ceil_div(model_len, s->layout.block_tokens) * sizeof(int32_t);
     return qn_model_measure(engine->model, model_len) + qn_batch_bytes(engine->config, &sizes) + tables +
-           (engine->prefix_caching ? qn_prefix_cache_bytes(blocks, s->layout.block_tokens) : 0);
+           store_bytes(s) + (engine->prefix_caching ? qn_prefix_cache_bytes(blocks, s->layout.block_tokens) : 0);
 }
 
 /* qn_memory_cost: blocks and buffers, for one sequence of so many tokens while the context's length is chosen, then for
@@ -221,7 +231,7 @@ static qn_status open_prefixes(qn_engine *engine, const qn_engine_options *optio
 /* Chooses the context's length and the number of blocks, logs what the run will hold, and allocates it. */
 static qn_status open_memory(qn_engine *engine, const qn_engine_options *options, qn_error *err)
 {
-    sizing s = {.engine = engine};
+    sizing s = {.engine = engine, .options = options};
     size_t block_tokens = options->block_size > 0 ? options->block_size : DEFAULT_BLOCK_TOKENS, blocks = 0;
     size_t available = qn_memory_available("");
     const qn_batch_sizes sizes = batch_sizes(engine);

@@ -131,6 +131,19 @@ static qn_status take_lock(qn_kv_store *store, qn_error *err)
     return status;
 }
 
+size_t qn_kv_store_bytes(const qn_kv_store_options *options)
+{
+    size_t file_bytes;
+    if (!qn_kv_file_bytes(options->block_bytes, options->block_tokens, &file_bytes)) {
+        return 0;
+    }
+    /* an entry with its allocation's own, and its places in the heap and the tables */
+    size_t entry = sizeof(qn_kv_entry) + 6 * sizeof(void *);
+    return QN_KV_STORE_THREADS * qn_direct_buffer_bytes(file_bytes) +
+           QN_KV_STORE_MAX_JOBS * (sizeof(qn_kv_job) + options->block_tokens * sizeof(int32_t)) +
+           (size_t)(options->max_bytes / file_bytes) * entry;
+}
+
 static qn_status allocate(qn_kv_store *store, qn_error *err)
 {
     uint64_t files = store->options.max_bytes / store->file_bytes;

@@ -44,6 +44,9 @@ typedef struct qn_kv_store_options {
     void *wake_context;               /* used until close returns */
 } qn_kv_store_options;
 
+/* What a store of these options allocates at most, as told above; 0 for options that qn_kv_store_open refuses. */
+size_t qn_kv_store_bytes(const qn_kv_store_options *options);
+
 /* Makes the folder if it is absent (not those above it), removes what an ended process left unfinished and files that
  * are damaged, reads the headers of the others and logs one line: blocks, bytes, tokens. QN_USAGE: max_bytes below one
  * file; QN_RESOURCE: another process has the folder (the sentence says which), no memory, no thread. */

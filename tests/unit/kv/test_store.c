@@ -209,6 +209,8 @@ static void test_a_lower_bound_holds_from_the_start(void **state)
 
     qn_kv_store_options options = test_options(&waker, 1);
     qn_error err;
+    size_t bytes = qn_kv_store_bytes(&options);
+    assert_true(bytes >= 3 * options.block_bytes && bytes < (4 << 20));
     options.max_bytes--;
     assert_int_equal(qn_kv_store_open(&options, &store, &err), QN_USAGE);
     assert_non_null(strstr(err.message, "one block takes 12288"));
