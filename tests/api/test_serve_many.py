@@ -10,7 +10,7 @@ from conftest import ROOT
 from crowd import in_threads, load, metric, metrics, wait_for
 from server_process import Server
 
-LONG_PROMPT = "The quick brown fox jumps over the lazy dog, again and again. " * 60
+LONG_PROMPT = "The quick brown fox jumps over the lazy dog, again and again. " * 24
 ENDLESS = chat("Hi", max_tokens=8000, ignore_eos=True)
 
 
