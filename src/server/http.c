@@ -23,14 +23,19 @@
 #include "base/memory.h"
 #include "server/http_watch.h"
 
-enum { HEAD_BYTES = 64 << 10, PIECE_BYTES = 16 << 10, SEND_WAIT_MS = 5000 };
+enum {
+    HEAD_BYTES = 64 << 10,
+    PIECE_BYTES = 16 << 10,
+    SEND_WAIT_MS = 5000,
+    CROWD = 1024 /* connections beyond the limit that are told so; more are closed without a word */
+};
 
 struct qn_http {
     qn_http_options options;
     struct MHD_Daemon *daemon;
     qn_watch *watch;
-    pthread_mutex_t mutex; /* of the three below */
-    size_t active, body_bytes;
+    pthread_mutex_t mutex; /* of those below up to draining */
+    size_t connections, active, body_bytes;
     bool draining;
     int idle_fd;
 };
@@ -58,6 +63,21 @@ static bool is_draining(qn_http *http)
     bool draining = http->draining;
     pthread_mutex_unlock(&http->mutex);
     return draining;
+}
+
+static void count_connection(qn_http *http, int change)
+{
+    pthread_mutex_lock(&http->mutex);
+    http->connections += (size_t)change;
+    pthread_mutex_unlock(&http->mutex);
+}
+
+static bool is_crowded(qn_http *http)
+{
+    pthread_mutex_lock(&http->mutex);
+    bool crowded = http->connections > http->options.max_connections;
+    pthread_mutex_unlock(&http->mutex);
+    return crowded;
 }
 
 static bool count_body(qn_http_exchange *exchange, size_t bytes)
@@ -141,6 +161,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                           enum MHD_ConnectionNotificationCode code)
 {
     qn_http *http = context;
+    count_connection(http, code == MHD_CONNECTION_NOTIFY_CLOSED ? -1 : 1);
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
         qn_watch_remove(http->watch, *watched);
         *watched = NULL;
@@ -231,7 +252,7 @@ static bool add_headers(qn_http_exchange *exchange, const qn_http_reply *reply, 
         fine = add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache") && fine;
         fine = add_header(response, "X-Accel-Buffering", "no") && fine;
     }
-    if (is_draining(exchange->http)) {
+    if (is_draining(exchange->http) || is_crowded(exchange->http)) {
         fine = add_header(response, MHD_HTTP_HEADER_CONNECTION, "close") && fine;
     }
     return fine;
@@ -317,7 +338,11 @@ static enum MHD_Result answer(qn_http_exchange *exchange, const char *path)
     qn_http *http = exchange->http;
     qn_http_reply reply = {0};
     const qn_http_route *route = find_route(exchange, path, &reply);
-    if (route != NULL) {
+    if (route != NULL && strcmp(route->method, "POST") == 0 && is_crowded(http)) {
+        reply.allow[0] = '\0';
+        reply_error(http, 503, "server: it has as many connections as it may: send it again later", &reply);
+        reply.retry_after_s = 1;
+    } else if (route != NULL) {
         reply.allow[0] = '\0';
         const qn_http_request request = {
             .method = exchange->method,
@@ -502,7 +527,7 @@ static qn_status start_daemon(qn_http *http, qn_http_socket *socket, qn_error *e
     http->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
                                         MHD_USE_ITC,
                                     0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, socket->fd,
-                                    MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->options.max_connections,
+                                    MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->options.max_connections + CROWD,
                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
                                     on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
                                     MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);

@@ -4,8 +4,8 @@
  * then it waits with qn_http_wait, which also tells when the client hung up. A handler answers with a body or with a
  * stream that is pulled piece by piece, on the same thread.
  *
- * Limits: connections (past them new ones wait in the kernel's backlog), bytes of one body and of all bodies being
- * read, size of the head, and time: see http_watch.h. */
+ * Limits: connections (while there are more, POST is answered 503, and answers close theirs), bytes of one body and of
+ * all bodies being read, size of the head, and time: see http_watch.h. */
 #ifndef QN_SERVER_HTTP_H
 #define QN_SERVER_HTTP_H
 

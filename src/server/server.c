@@ -133,7 +133,8 @@ static void write_http_error(unsigned status, const char *message, qn_buffer *ou
 {
     qn_error err;
     qn_fail(&err, QN_USAGE, "%s", message);
-    qn_api_error_write(&(qn_api_error){.status = status, .code = status == 404 ? "not_found" : NULL}, &err, out);
+    const char *code = status == 404 ? "not_found" : status == 503 ? "overloaded" : NULL;
+    qn_api_error_write(&(qn_api_error){.status = status, .code = code}, &err, out);
 }
 
 static void free_server(qn_server *server)

@@ -18,7 +18,7 @@
 
 #include "server/http.h"
 
-enum { MAX_BODY = 1000, ANSWER_BYTES = 1 << 16, CLIENTS = 8 };
+enum { MAX_BODY = 1000, ANSWER_BYTES = 1 << 16, CLIENTS = 8, MAX_CONNECTIONS = 64 };
 
 /* What handlers share with the tests. */
 typedef struct fixture {
@@ -119,7 +119,7 @@ static int setup(void **state)
         .route_count = sizeof routes / sizeof routes[0],
         .context = &f,
         .write_error = write_error,
-        .max_connections = 64,
+        .max_connections = MAX_CONNECTIONS,
         .max_body_bytes = MAX_BODY,
         .max_all_body_bytes = 2 * MAX_BODY,
         .patience_s = 60,
@@ -362,6 +362,38 @@ static void test_many_clients(void **state)
     assert_int_equal(atomic_load(&f->closed), CLIENTS * 25);
 }
 
+/* A connection that was served and is kept. */
+static int dial_and_stay(const fixture *f)
+{
+    char piece[1024];
+    int fd = dial(f);
+    say(fd, "HEAD /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(recv(fd, piece, sizeof piece, 0) > 0);
+    return fd;
+}
+
+static void test_a_crowd_is_told(void **state)
+{
+    const fixture *f = *state;
+    static const char post[] = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na";
+    static char answer[ANSWER_BYTES];
+    int idle[MAX_CONNECTIONS];
+    for (int i = 0; i < MAX_CONNECTIONS; i++) {
+        idle[i] = dial_and_stay(f);
+    }
+    ask(f, post, answer); /* its connection is closed by the server */
+    assert_says(answer, "HTTP/1.1 503", "Retry-After: 1\r\n");
+    ask(f, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", answer);
+    assert_says(answer, "HTTP/1.1 200", "Connection: close");
+    for (int i = 0; i < MAX_CONNECTIONS; i++) {
+        close(idle[i]);
+    }
+    do { /* until the server has seen them go */
+        ask(f, "POST /echo HTTP/1.1\r\n" CLOSE "Content-Length: 1\r\n\r\na", answer);
+    } while (strncmp(answer, "HTTP/1.1 503", strlen("HTTP/1.1 503")) == 0);
+    assert_says(answer, "HTTP/1.1 200", "[] a");
+}
+
 static void test_drain(void **state)
 {
     fixture *f = *state;
@@ -412,6 +444,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bodies_are_bounded_together, setup, teardown),
         cmocka_unit_test_setup_teardown(test_released_bodies_count_no_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_clients, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_crowd_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bind_tells_what_is_wrong, setup, teardown),
     };
