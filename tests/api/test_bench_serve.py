@@ -435,12 +435,13 @@ def test_own_server_that_does_not_start(run_quern, tiny):
 def test_stress_of_a_random_model_with_a_long_context(run_quern, quern_bin, tmp_path):
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     subprocess.run([root / "tools" / "synthetic_long.py", tmp_path / "model", "--quern", quern_bin], check=True)
-    done = run_quern("bench", "serve", tmp_path / "model", "--json", "--stress", "--decodes", "2", "--prompt-tokens",
-                     "40", "--max-tokens", "8", "--long-prompts", "600,900", "--temperature", "1")
+    done = run_quern("bench", "serve", tmp_path / "model", "--json", "--stress", "--decodes", "1", "--prompt-tokens",
+                     "40", "--max-tokens", "4", "--long-prompts", "200,300", "--temperature", "1", "--",
+                     "--max-model-len", "1024")
     assert done.returncode == 0, done.stderr
     entries = json.loads(done.stdout)["settings"][0]["stress"]["each_long_prompt"]
     assert [entry["outcome"] for entry in entries] == ["finished", "finished"]
-    assert [round(entry["prompt_tokens"], -2) for entry in entries] == [600, 900]
+    assert [round(entry["prompt_tokens"], -2) for entry in entries] == [200, 300]
 
 
 def children_of(pid):
