@@ -7,167 +7,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "base/system_memory.h"
 #include "engine/engine_internal.h"
 #include "engine/fingerprint.h"
-#include "engine/memory.h"
+#include "engine/sizing.h"
 
-enum { DEFAULT_MAX_ROWS = 512, DEFAULT_BLOCK_TOKENS = 128 };
-
-/* What the sizes depend on while they are chosen. */
-typedef struct sizing {
-    const qn_engine *engine;
-    const qn_engine_options *options;
-    qn_kv_layout layout;
-    size_t model_len; /* while the pool's size is chosen; 0 while it is chosen itself */
-} sizing;
-
-static qn_batch_sizes batch_sizes(const qn_engine *engine)
-{
-    return (qn_batch_sizes){.max_rows = engine->max_rows,
-                            .max_num_seqs = engine->max_num_seqs,
-                            .max_drafts = engine->max_drafts,
-                            .threads = qn_pool_threads(engine->pool),
-                            .keep_draft_logits = engine->trace_drafts};
-}
-
-static size_t store_bytes(const sizing *s)
-{
-    const qn_kv_store_options store = {.block_bytes = s->layout.block_bytes,
-                                       .block_tokens = s->layout.block_tokens,
-                                       .max_bytes = s->options->kv_store_bytes};
-    return s->options->kv_store_dir != NULL && s->options->prefix_caching ? qn_kv_store_bytes(&store) : 0;
-}
-
-/* Step buffers, and what seats, the prefix cache and the store need, for sequences of so many tokens and so many
- * blocks. */
-static size_t own_bytes(const qn_engine *engine, const sizing *s, size_t model_len, size_t blocks)
-{
-    const qn_batch_sizes sizes = batch_sizes(engine);
-    size_t tables = engine->max_num_seqs * 2 * qn_ceil_div(model_len, s->layout.block_tokens) * sizeof(int32_t);
-    return qn_model_measure(engine->model, model_len) + qn_batch_bytes(engine->config, &sizes) + tables +
-           store_bytes(s) + (engine->prefix_caching ? qn_prefix_cache_bytes(blocks, s->layout.block_tokens) : 0);
-}
-
-/* qn_memory_cost: blocks and buffers, for one sequence of so many tokens while the context's length is chosen, then for
- * a pool of so many. */
-static bool context_bytes(void *context, size_t tokens, size_t *bytes)
-{
-    const sizing *s = context;
-    size_t blocks = qn_ceil_div(tokens, s->layout.block_tokens);
-    return qn_size_mul(blocks, s->layout.block_bytes, bytes) &&
-           qn_size_add(*bytes, own_bytes(s->engine, s, s->model_len == 0 ? tokens : s->model_len, blocks), bytes);
-}
-
-static size_t wanted_model_len(const qn_engine *engine, const qn_engine_options *options)
-{
-    size_t trained = engine->config->max_position_embeddings;
-    if (options->max_model_len > 0) {
-        return options->max_model_len;
-    }
-    return options->needed_tokens > 0 ? qn_min_size(options->needed_tokens, trained) : trained;
-}
-
-static qn_status choose_context(qn_engine *engine, const qn_engine_options *options, sizing *s, size_t available,
-                                qn_error *err)
-{
-    size_t trained = engine->config->max_position_embeddings, weights = qn_model_weight_bytes(engine->model);
-    size_t wanted = wanted_model_len(engine, options);
-    if (wanted > trained) {
-        return qn_fail_field(err, QN_USAGE, "max-model-len",
-                             "--max-model-len: %zu exceeds the model's max_position_embeddings: give at most %zu",
-                             wanted, trained);
-    }
-    size_t fits = available == 0 ? wanted
-                                 : qn_memory_fit(wanted, s->layout.block_tokens, weights, available, context_bytes, s);
-    size_t bytes;
-    if (fits < wanted && options->max_model_len > 0) {
-        if (!context_bytes(s, wanted, &bytes) || bytes > available) {
-            return qn_fail_field(
-                err, QN_RESOURCE, "max-model-len",
-                "--max-model-len: the cache of %zu tokens is larger than the memory that is left: give "
-                "at most about %zu",
-                wanted, fits);
-        }
-        qn_log("memory: --max-model-len %zu takes more than is left beside the weights: about %zu would fit", wanted,
-               fits);
-    } else if (fits < wanted) {
-        qn_log("max_model_len: cut from %zu to %zu tokens, which is what memory holds: --max-model-len sets it", wanted,
-               fits);
-        wanted = fits;
-    }
-    engine->max_model_len = wanted;
-    return QN_OK;
-}
-
-/* --kv-cache-memory says how many blocks there are; a context that was not asked for is cut to them. */
-static qn_status take_given_blocks(qn_engine *engine, const qn_engine_options *options, sizing *s, size_t available,
-                                   size_t *blocks, qn_error *err)
-{
-    size_t given = options->kv_cache_bytes / s->layout.block_bytes, block_tokens = s->layout.block_tokens, bytes;
-    if (given > INT32_MAX) {
-        return qn_fail_field(err, QN_USAGE, "kv-cache-memory", "--kv-cache-memory: %zu blocks are too many: give less",
-                             given);
-    }
-    if (given < 1 || (options->max_model_len > 0 && given < qn_ceil_div(engine->max_model_len, block_tokens))) {
-        size_t least = options->max_model_len > 0 ? qn_ceil_div(engine->max_model_len, block_tokens) : 1;
-        return qn_fail_field(err, QN_USAGE, "kv-cache-memory",
-                             "--kv-cache-memory: %zu bytes hold %zu blocks of %zu tokens and %zu are needed: give at "
-                             "least %zu bytes%s",
-                             options->kv_cache_bytes, given, block_tokens, least, least * s->layout.block_bytes,
-                             options->max_model_len > 0 ? ", or a smaller --max-model-len" : "");
-    }
-    if (given * block_tokens < engine->max_model_len) {
-        qn_log("max_model_len: cut from %zu to %zu tokens, which is what --kv-cache-memory holds",
-               engine->max_model_len, given * block_tokens);
-        engine->max_model_len = given * block_tokens;
-    }
-    s->model_len = engine->max_model_len;
-    if (available > 0 && (!context_bytes(s, given * block_tokens, &bytes) || bytes > available)) {
-        return qn_fail_field(err, QN_RESOURCE, "kv-cache-memory",
-                             "--kv-cache-memory: %zu bytes and the step's buffers are more than the memory that is "
-                             "left: give less",
-                             options->kv_cache_bytes);
-    }
-    *blocks = given;
-    return QN_OK;
-}
-
-/* How many blocks: as said, or for every seat a sequence of full length as far as memory holds them, one at least. */
-static qn_status choose_blocks(qn_engine *engine, const qn_engine_options *options, sizing *s, size_t available,
-                               size_t *blocks, qn_error *err)
-{
-    if (options->kv_cache_bytes > 0) {
-        return take_given_blocks(engine, options, s, available, blocks, err);
-    }
-    s->model_len = engine->max_model_len;
-    size_t block_tokens = s->layout.block_tokens, least = qn_ceil_div(engine->max_model_len, block_tokens);
-    size_t wanted = qn_min_size(least * engine->max_num_seqs, INT32_MAX);
-    size_t fits = available == 0 ? wanted
-                                 : qn_memory_fit(wanted * block_tokens, block_tokens,
-                                                 qn_model_weight_bytes(engine->model), available, context_bytes, s) /
-                                       block_tokens;
-    *blocks = qn_max_size(least, qn_min_size(fits, wanted));
-    return QN_OK;
-}
-
-static qn_status log_plan(const qn_engine *engine, const sizing *s, size_t blocks, size_t available, qn_error *err)
-{
-    qn_memory_plan plan = {.weight_bytes = qn_model_weight_bytes(engine->model),
-                           .kv_tokens = blocks * s->layout.block_tokens,
-                           .kv_block_tokens = s->layout.block_tokens,
-                           .max_model_len = engine->max_model_len,
-                           .step_bytes = own_bytes(engine, s, engine->max_model_len, blocks),
-                           .step_rows = engine->max_rows,
-                           .available_bytes = available};
-    if (!qn_size_mul(blocks, s->layout.block_bytes, &plan.kv_bytes)) {
-        return qn_fail_field(err, QN_RESOURCE, "max-model-len",
-                             "--max-model-len: a KV cache of %zu tokens can't be addressed: give fewer",
-                             engine->max_model_len);
-    }
-    qn_memory_plan_log(&plan);
-    return QN_OK;
-}
+enum { DEFAULT_MAX_ROWS = 512 };
 
 static qn_status make_slots(qn_engine *engine, qn_error *err)
 {
@@ -228,31 +72,21 @@ static qn_status open_prefixes(qn_engine *engine, const qn_engine_options *optio
     return status == QN_OK && options->kv_store_dir != NULL ? open_store(engine, options, err) : status;
 }
 
-/* Chooses the context's length and the number of blocks, logs what the run will hold, and allocates it. */
+/* Chooses the sizes, logs what the run will hold, and allocates it. */
 static qn_status open_memory(qn_engine *engine, const qn_engine_options *options, qn_error *err)
 {
-    sizing s = {.engine = engine, .options = options};
-    size_t block_tokens = options->block_size > 0 ? options->block_size : DEFAULT_BLOCK_TOKENS, blocks = 0;
-    size_t available = qn_memory_available("");
-    const qn_batch_sizes sizes = batch_sizes(engine);
-    qn_status status = qn_model_kv_layout(engine->model, block_tokens, &s.layout, err);
+    qn_engine_sizes sizes;
+    const qn_batch_sizes batch = qn_engine_batch_sizes(engine);
+    qn_status status = qn_engine_choose_sizes(engine, options, &sizes, err);
     if (status == QN_OK) {
-        status = choose_context(engine, options, &s, available, err);
+        engine->max_model_len = sizes.max_model_len;
+        status = qn_model_reserve(engine->model, sizes.max_model_len, err);
     }
     if (status == QN_OK) {
-        status = choose_blocks(engine, options, &s, available, &blocks, err);
+        status = qn_kv_pool_new(&sizes.layout, sizes.blocks, options->prefault, &engine->blocks, err);
     }
     if (status == QN_OK) {
-        status = log_plan(engine, &s, blocks, available, err);
-    }
-    if (status == QN_OK) {
-        status = qn_model_reserve(engine->model, engine->max_model_len, err);
-    }
-    if (status == QN_OK) {
-        status = qn_kv_pool_new(&s.layout, blocks, options->prefault, &engine->blocks, err);
-    }
-    if (status == QN_OK) {
-        status = qn_batch_make(engine->config, &sizes, &engine->batch, err);
+        status = qn_batch_make(engine->config, &batch, &engine->batch, err);
     }
     if (status == QN_OK) {
         status = make_slots(engine, err);
@@ -343,7 +177,7 @@ static void take_limits(qn_engine *engine, const qn_engine_options *options)
         qn_log("max_num_batched_tokens: raised from %zu to %zu, the rows of a step of %zu requests with %zu drafts",
                rows, least, engine->max_num_seqs, engine->max_drafts);
     }
-    rows = qn_min_size(rows, wanted_model_len(engine, options));
+    rows = qn_min_size(rows, qn_wanted_model_len(engine, options));
     engine->max_rows = qn_max_size(rows, least);
     qn_fairness_limits limits = options->fairness;
     limits.max_num_batched_tokens = engine->max_rows;
