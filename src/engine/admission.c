@@ -100,6 +100,7 @@ static void seat(qn_engine *engine, qn_job *job, qn_slot *slot, uint64_t now_us)
     job->draft_count = 0;
     slot->job = job;
     slot->can_draft = false;
+    slot->pending_count = 0;
     slot->loads = 0;
     engine->running[engine->running_count] = slot;
     set_counts(engine, -1, 1);

@@ -30,8 +30,8 @@ size_t qn_batch_bytes(const qn_config *config, const qn_batch_sizes *sizes)
                    seqs * (sizeof(qn_draft_slot) + 3 * sizeof(void *)) +
                    sizes->threads * (qn_sampler_bytes(config->vocab_size) + allowed_words(config) * sizeof(uint64_t));
     if (sizes->max_drafts > 0) {
-        bytes += (sizes->max_rows + 2 * seqs) * hidden + seqs * config->index_topk * sizeof(int32_t) +
-                 seqs * sizes->max_drafts * sizeof(float *);
+        bytes += (sizes->max_rows + (2 + QN_PENDING_ROWS) * seqs) * hidden +
+                 seqs * config->index_topk * sizeof(int32_t) + seqs * sizes->max_drafts * sizeof(float *);
     }
     return bytes;
 }
@@ -65,11 +65,12 @@ static bool make_draft_rows(const qn_config *config, const qn_batch_sizes *sizes
     }
     b->followed = qn_alloc_aligned(sizes->max_rows, hidden * sizeof *b->followed);
     b->states = qn_alloc_aligned(2 * seqs, hidden * sizeof *b->states);
+    b->pending = qn_alloc_aligned(QN_PENDING_ROWS * seqs, hidden * sizeof *b->pending);
     b->selections = qn_alloc(seqs * config->index_topk, sizeof *b->selections);
     b->draft_logits = qn_alloc_aligned(draft_row_count(sizes), vocab * sizeof *b->draft_logits);
     b->draft_rows = qn_alloc(seqs * sizes->max_drafts, sizeof *b->draft_rows);
-    if (b->followed == NULL || b->states == NULL || b->selections == NULL || b->draft_logits == NULL ||
-        b->draft_rows == NULL) {
+    if (b->followed == NULL || b->states == NULL || b->pending == NULL || b->selections == NULL ||
+        b->draft_logits == NULL || b->draft_rows == NULL) {
         return false;
     }
     for (size_t i = 0; i < seqs * sizes->max_drafts; i++) {
@@ -137,6 +138,7 @@ void qn_batch_free(qn_batch *batch)
     qn_free(batch->hidden);
     qn_free(batch->followed);
     qn_free(batch->states);
+    qn_free(batch->pending);
     qn_free(batch->selections);
     qn_free(batch->logits);
     qn_free(batch->logit_rows);

@@ -14,6 +14,8 @@
 #include "schedule/drafts.h"
 #include "schedule/fairness.h"
 
+enum { QN_PENDING_ROWS = 16 }; /* MTP entries of a request that may be put off */
+
 /* One request's rows: positions start .. start + count - 1. */
 typedef struct qn_part {
     qn_job *job;
@@ -26,6 +28,8 @@ typedef struct qn_part {
     size_t from, emitted;                      /* new tokens: job->tokens[from ...] */
     int32_t drafts[QN_MAX_SPECULATIVE_TOKENS]; /* as they were proposed */
     size_t accepted;                           /* of them */
+    size_t wanted;                             /* drafts for the next step */
+    bool follows;                              /* its MTP entries are made in this step */
     bool ends;
     qn_job_end end;
 } qn_part;
@@ -56,6 +60,7 @@ typedef struct qn_batch {
     float *hidden;       /* [max_rows, hidden_size]: the final norm of the rows */
     float *followed;     /* [max_rows, hidden_size]: the MTP layer's; NULL without speculation */
     float *states;       /* [2 * max_num_seqs, hidden_size]: of the slots; NULL without speculation */
+    float *pending;      /* [max_num_seqs, QN_PENDING_ROWS, hidden_size]: of the slots; NULL without speculation */
     int32_t *selections; /* [max_num_seqs, index_topk]: of the slots; NULL without speculation */
 
     size_t logit_row_count;  /* max_num_seqs * (1 + max_drafts) */
@@ -81,6 +86,7 @@ typedef struct qn_batch {
     size_t allowed_words;
 
     uint64_t model_us, sampling_us; /* of the step under way */
+    uint64_t follow_us;             /* the same, of making MTP entries while nothing but answers was computed */
 } qn_batch;
 
 typedef struct qn_batch_sizes {

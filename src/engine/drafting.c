@@ -47,13 +47,63 @@ static void run_each(qn_engine *engine, size_t count)
     }
 }
 
+/* Does the step complete a block that is shared from now on? */
+static bool fills_block(const qn_engine *engine, const qn_job *job)
+{
+    return !job->alone_in_cache && job->computed / qn_kv_pool_layout(engine->blocks)->block_tokens > job->inserted;
+}
+
 /* An answer that is over needs its entries only where a block that they complete is shared. */
 static bool takes_part(const qn_engine *engine, const qn_part *part)
 {
+    return part->kept > 0 && !part->job->without_drafts && (!part->ends || fills_block(engine, part->job));
+}
+
+/* Nobody needs the entries yet: their hidden states are kept, and one call of the layer makes many of them later. */
+static bool can_wait(const qn_engine *engine, const qn_part *part)
+{
     const qn_job *job = part->job;
-    bool fills_block = !job->alone_in_cache &&
-                       job->computed / qn_kv_pool_layout(engine->blocks)->block_tokens > job->inserted;
-    return part->kept > 0 && !job->without_drafts && (!part->ends || fills_block);
+    return part->decodes && part->wanted == 0 && !job->resumed && !fills_block(engine, job) &&
+           job->slot->pending_count + part->kept <= qn_min_size(QN_PENDING_ROWS, engine->max_rows);
+}
+
+static void put_off(qn_engine *engine, const qn_part *part)
+{
+    qn_slot *slot = part->job->slot;
+    size_t width = engine->config->hidden_size;
+    if (slot->pending_count == 0) {
+        slot->pending_start = part->start;
+    }
+    memcpy(slot->pending + slot->pending_count * width, engine->batch.hidden + part->first_row * width,
+           part->kept * width * sizeof(float));
+    slot->pending_count += part->kept;
+}
+
+/* Entries that were put off, of the parts that wait no longer, in as few calls as they fit. */
+static void follow_pending(qn_engine *engine)
+{
+    qn_batch *b = &engine->batch;
+    size_t count = 0, rows = 0;
+    for (size_t i = 0; i < b->part_count; i++) {
+        qn_part *part = &b->parts[i];
+        qn_slot *slot = part->job->slot;
+        if (slot->pending_count == 0 || !part->follows) {
+            continue;
+        }
+        if (rows + slot->pending_count > engine->max_rows) {
+            run_each(engine, count);
+            count = rows = 0;
+        }
+        b->mtp_segments[count] = (qn_mtp_segment){.sequence = &slot->sequence,
+                                                  .next_ids = part->job->tokens + slot->pending_start + 1,
+                                                  .hidden = slot->pending,
+                                                  .start = slot->pending_start,
+                                                  .count = slot->pending_count};
+        b->listed[count++] = part;
+        rows += slot->pending_count;
+        slot->pending_count = 0;
+    }
+    run_each(engine, count);
 }
 
 /* Behind a prefix that was found computed, the entry of its last position is missing: it needs the first token behind
@@ -65,7 +115,7 @@ static void follow_prefixes(qn_engine *engine)
     for (size_t i = 0; i < b->part_count; i++) {
         qn_part *part = &b->parts[i];
         qn_job *job = part->job;
-        if (!takes_part(engine, part) || !job->resumed) {
+        if (!part->follows || !job->resumed) {
             continue;
         }
         job->resumed = false;
@@ -92,29 +142,93 @@ static void keep_hidden(qn_engine *engine, const qn_part *part)
     }
 }
 
+/* The next step without drafts, as far as it is known: a row of every request that goes on to decode, and as many rows
+ * of the prompts that go on as now. */
+static qn_step_shape next_step(const qn_batch *b)
+{
+    qn_step_shape shape = {.decode_rows = 0};
+    for (size_t i = 0; i < b->part_count; i++) {
+        const qn_part *part = &b->parts[i];
+        if (part->ends) {
+            continue;
+        }
+        if (part->sampled > 0) {
+            shape.decode_rows++;
+            shape.scanned_keys += (double)part->job->computed;
+        } else {
+            shape.prefill_rows += part->count;
+            shape.scanned_keys += (double)part->count * (double)(part->start + part->count);
+        }
+    }
+    return shape;
+}
+
+/* How many drafts each part makes: part->wanted. */
+static void choose_counts(qn_engine *engine)
+{
+    qn_batch *b = &engine->batch;
+    const qn_step_shape base = next_step(b);
+    size_t count = 0;
+    for (size_t i = 0; i < b->part_count; i++) {
+        const qn_job *job = b->parts[i].job;
+        if (b->parts[i].sampled > 0 && !b->parts[i].ends && !job->without_drafts && job->limit > job->length + 1) {
+            b->listed[count++] = &b->parts[i];
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        qn_job *job = b->listed[i]->job;
+        size_t ceiling = qn_min_size(engine->max_drafts, job->limit - job->length - 1);
+        size_t spare = (engine->max_rows - engine->running_count) / count; /* a row for every seat stays */
+        b->drafters[i] = (qn_draft_slot){.history = &job->history,
+                                         .ceiling = qn_min_size(ceiling, spare),
+                                         .position = job->length - 1};
+    }
+    qn_drafts_choose(&engine->cost, &engine->draft_costs, &base, b->drafters, count);
+    for (size_t i = 0; i < count; i++) {
+        qn_job *job = b->listed[i]->job;
+        qn_error err;
+        size_t wanted = engine->trace_drafts ? b->drafters[i].ceiling : b->drafters[i].drafts;
+        /* the chain's entries reach one slot less far than the drafts */
+        if (wanted > 1 && qn_kv_sequence_reserve(&job->slot->sequence, job->length + wanted - 1, &err) != QN_OK) {
+            wanted = 1;
+        }
+        b->listed[i]->wanted = wanted;
+    }
+}
+
 void qn_follow(qn_engine *engine)
 {
     qn_batch *b = &engine->batch;
     size_t count = 0, row = 0, width = engine->config->hidden_size;
+    uint64_t start = qn_now_us();
     if (engine->max_drafts == 0) {
         return;
     }
+    choose_counts(engine);
+    for (size_t i = 0; i < b->part_count; i++) {
+        qn_part *part = &b->parts[i];
+        bool concerned = takes_part(engine, part), waits = concerned && can_wait(engine, part);
+        part->follows = concerned && !waits;
+        if (waits) {
+            put_off(engine, part);
+        }
+    }
+    follow_pending(engine);
     follow_prefixes(engine);
     for (size_t i = 0; i < b->part_count; i++) {
         qn_part *part = &b->parts[i];
         qn_slot *slot = part->job->slot;
-        if (!takes_part(engine, part)) {
+        if (!part->follows) {
             continue;
         }
         keep_hidden(engine, part);
-        bool will_draft = part->sampled > 0 && !part->ends;
         b->mtp_segments[count] = (qn_mtp_segment){.sequence = &slot->sequence,
                                                   .next_ids = part->job->tokens + part->start + 1,
                                                   .hidden = b->hidden + part->first_row * width,
                                                   .start = part->start,
                                                   .count = part->kept,
-                                                  .selection = will_draft ? &slot->draft_selection : NULL};
-        slot->can_draft = will_draft;
+                                                  .selection = part->wanted > 0 ? &slot->draft_selection : NULL};
+        slot->can_draft = part->wanted > 0;
         b->listed[count++] = part;
     }
     run_each(engine, count);
@@ -125,58 +239,7 @@ void qn_follow(qn_engine *engine)
             memcpy(slot->draft_state[0], b->followed + (row - 1) * width, width * sizeof(float));
         }
     }
-}
-
-/* The next step without drafts, as far as it is known: a row of every request that decodes then, and as many rows of
- * the prompts that go on as now. */
-static qn_step_shape next_step(const qn_engine *engine)
-{
-    const qn_batch *b = &engine->batch;
-    qn_step_shape shape = {.decode_rows = 0};
-    for (size_t i = 0; i < engine->running_count; i++) {
-        const qn_job *job = engine->running[i]->job;
-        if (job->computed + 1 == job->length && qn_job_answered(job) > 0) {
-            shape.decode_rows++;
-            shape.scanned_keys += (double)job->computed;
-        }
-    }
-    for (size_t i = 0; i < b->part_count; i++) {
-        const qn_part *part = &b->parts[i];
-        if (!part->ends && part->sampled == 0) {
-            shape.prefill_rows += part->count;
-            shape.scanned_keys += (double)part->count * (double)(part->start + part->count);
-        }
-    }
-    return shape;
-}
-
-/* How many drafts each listed part makes, into b->drafters. */
-static void choose_counts(qn_engine *engine, size_t count)
-{
-    qn_batch *b = &engine->batch;
-    const qn_step_shape base = next_step(engine);
-    size_t spare = (engine->max_rows - engine->running_count) / count; /* a row for every seat stays */
-    for (size_t i = 0; i < count; i++) {
-        qn_job *job = b->listed[i]->job;
-        size_t ceiling = qn_min_size(engine->max_drafts, job->limit - job->length - 1);
-        b->drafters[i] = (qn_draft_slot){.history = &job->history,
-                                         .ceiling = qn_min_size(ceiling, spare),
-                                         .position = job->length - 1};
-        job->draft_count = 0;
-    }
-    qn_drafts_choose(&engine->cost, &engine->draft_costs, &base, b->drafters, count);
-    for (size_t i = 0; i < count && engine->trace_drafts; i++) {
-        b->drafters[i].drafts = b->drafters[i].ceiling;
-    }
-    for (size_t i = 0; i < count; i++) {
-        qn_job *job = b->listed[i]->job;
-        qn_error err;
-        /* the chain's entries reach one slot less far than the drafts */
-        if (b->drafters[i].drafts > 1 &&
-            qn_kv_sequence_reserve(&job->slot->sequence, job->length + b->drafters[i].drafts - 1, &err) != QN_OK) {
-            b->drafters[i].drafts = 1;
-        }
-    }
+    b->follow_us = b->prefill_count == 0 ? qn_now_us() - start : 0;
 }
 
 /* Moves the parts that want more than `depth` drafts and have so many to the front; returns how many there are. */
@@ -185,9 +248,8 @@ static size_t deeper(qn_batch *b, size_t count, size_t depth)
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         const qn_job *job = b->listed[i]->job;
-        if (b->drafters[i].drafts > depth && job->draft_count == depth && !job->without_drafts) {
-            b->listed[kept] = b->listed[i];
-            b->drafters[kept++] = b->drafters[i];
+        if (b->listed[i]->wanted > depth && job->draft_count == depth && !job->without_drafts) {
+            b->listed[kept++] = b->listed[i];
         }
     }
     return kept;
@@ -249,19 +311,14 @@ void qn_propose(qn_engine *engine)
 {
     qn_batch *b = &engine->batch;
     size_t count = 0, calls = 0, rows = 0;
-    for (size_t i = 0; i < b->part_count && engine->max_drafts > 0; i++) {
-        const qn_job *job = b->parts[i].job;
+    uint64_t start = qn_now_us();
+    for (size_t i = 0; i < b->part_count; i++) {
         /* a part that ended has lost its job */
-        if (!b->parts[i].ends && job->slot->can_draft && !job->without_drafts && job->limit > job->length + 1) {
-            job->slot->can_draft = false; /* the chain uses the state up */
+        if (!b->parts[i].ends && b->parts[i].wanted > 0 && b->parts[i].job->slot->can_draft) {
+            b->parts[i].job->slot->can_draft = false; /* the chain uses the state up */
             b->listed[count++] = &b->parts[i];
         }
     }
-    if (count == 0) {
-        return;
-    }
-    uint64_t start = qn_now_us();
-    choose_counts(engine, count);
     for (size_t depth = 0; (count = deeper(b, count, depth)) > 0; depth++) {
         if (depth > 0) {
             chain(engine, count, depth);
@@ -272,6 +329,6 @@ void qn_propose(qn_engine *engine)
         rows += count;
     }
     if (calls > 0) {
-        qn_draft_costs_learn(&engine->draft_costs, calls, rows, qn_now_us() - start);
+        qn_draft_costs_learn(&engine->draft_costs, calls, rows, qn_now_us() - start + b->follow_us);
     }
 }

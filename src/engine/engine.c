@@ -35,6 +35,7 @@ static qn_status make_slots(qn_engine *engine, qn_error *err)
         if (engine->max_drafts > 0) {
             slot->draft_state[0] = engine->batch.states + 2 * i * width;
             slot->draft_state[1] = slot->draft_state[0] + width;
+            slot->pending = engine->batch.pending + i * QN_PENDING_ROWS * width;
             slot->draft_selection.positions = engine->batch.selections + i * engine->config->index_topk;
         }
     }

@@ -26,7 +26,9 @@ struct qn_slot {
     qn_kv_sequence sequence;
     float *draft_state[2]; /* [hidden_size] each: what the next draft comes from, and room for the one after */
     qn_mtp_selection draft_selection;
-    bool can_draft;              /* draft_state[0] is of the last position computed */
+    bool can_draft; /* draft_state[0] is of the last position computed */
+    float *pending; /* [QN_PENDING_ROWS, hidden_size]: of positions whose MTP entries are put off */
+    size_t pending_start, pending_count;
     int32_t *adopted;            /* [blocks of max_model_len]: room to find a prefix in */
     size_t loads;                /* reads of the store under way */
     size_t load_first, load_end; /* the blocks that they fill; an end comes down to the first that failed */

@@ -368,7 +368,7 @@ void qn_run_step(qn_engine *engine)
 {
     qn_batch *b = &engine->batch;
     uint64_t started_us = qn_now_us();
-    b->model_us = b->sampling_us = 0;
+    b->model_us = b->sampling_us = b->follow_us = 0;
     bool computed = forward(engine);
     if (computed) {
         tell_prompts(engine);
@@ -397,8 +397,8 @@ void qn_run_step(qn_engine *engine)
     if (computed) { /* else several attempts were made */
         const qn_step_shape shape = qn_fairness_shape(&b->decode, b->prefills, b->prefill_count);
         qn_fairness_learn(&engine->fairness, &engine->cost, &b->decode, b->prefills, b->prefill_count,
-                          drafting_us - started_us, end_us - started_us);
-        qn_cost_learn(&engine->cost, &shape, drafting_us - started_us);
+                          drafting_us - started_us - b->follow_us, end_us - started_us);
+        qn_cost_learn(&engine->cost, &shape, drafting_us - started_us - b->follow_us);
     }
     report(engine, started_us);
 }
