@@ -63,6 +63,11 @@ static bool read_usage(qn_serve_answer *a, const json_t *usage)
 static bool read_timings(qn_serve_answer *a, const json_t *timings)
 {
     static const char *const names[][2] = {{"drafts", "drafts_accepted"}, {"draft_n", "draft_n_accepted"}};
+    const json_t *gap = json_object_get(timings, "longest_gap_ms");
+    if (json_is_number(gap)) {
+        a->has_longest_gap = true;
+        a->longest_gap_ms = json_number_value(gap);
+    }
     for (size_t i = 0; json_is_object(timings) && i < 2; i++) {
         bool has_drafts, has_accepted;
         if (!read_count(timings, names[i][0], &has_drafts, &a->drafts) ||

@@ -23,6 +23,8 @@ typedef struct qn_serve_answer {
     size_t chunks, capacity;
     bool has_usage, has_cached, has_drafts;                 /* the server told: */
     size_t prompt_tokens, completion_tokens, cached_tokens; /* usage */
+    bool has_longest_gap;
+    double longest_gap_ms;          /* timings: longest_gap_ms, between two tokens, with text or without */
     size_t drafts, drafts_accepted; /* timings: drafts and drafts_accepted, or draft_n and draft_n_accepted */
     bool finished;                  /* a finish_reason came */
     bool done;                      /* [DONE] came */

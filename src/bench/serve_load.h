@@ -48,7 +48,8 @@ typedef struct qn_serve_tally {
     size_t prompt_tokens, completion_tokens;   /* of finished calls */
     size_t cached_tokens, cached_of_tokens;    /* of those that told it: cached, and in the prompt */
     size_t drafts, drafts_accepted;
-    bool has_drafts;
+    bool has_drafts, has_longest_gap;
+    double longest_gap_ms; /* between two tokens, as the server told */
     qn_samples first_ms, gap_ms, token_ms, whole_ms;
     uint64_t begin_us, end_us; /* the first sending, the last end */
     qn_error first_error;      /* of the first call that failed */

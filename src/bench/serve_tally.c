@@ -22,6 +22,10 @@ static void add_answer(qn_serve_tally *t, const qn_call *call)
         t->drafts += a->drafts;
         t->drafts_accepted += a->drafts_accepted;
     }
+    if (a->has_longest_gap) {
+        t->longest_gap_ms = a->longest_gap_ms > t->longest_gap_ms ? a->longest_gap_ms : t->longest_gap_ms;
+        t->has_longest_gap = true;
+    }
     if (a->chunks > 0)
         qn_samples_add(&t->first_ms, ms_between(call->sent_us, a->chunk_us[0]));
     for (size_t i = 1; i < a->chunks; i++) {
@@ -87,14 +91,15 @@ static json_t *cached_json(const qn_serve_tally *t)
 json_t *qn_serve_tally_json(qn_serve_tally *t)
 {
     uint64_t us = t->end_us - t->begin_us;
-    return json_pack("{s:o, s:f, s:f, s:f, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "requests", counts_json(t),
-                     "seconds", qn_serve_tally_seconds(t), "output_tokens_per_second",
+    json_t *longest = t->has_longest_gap ? json_real(t->longest_gap_ms) : json_null();
+    return json_pack("{s:o, s:f, s:f, s:f, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?}", "requests",
+                     counts_json(t), "seconds", qn_serve_tally_seconds(t), "output_tokens_per_second",
                      qn_per_second(t->completion_tokens, us), "requests_per_second", qn_per_second(t->finished, us),
                      "prompt_tokens", (json_int_t)t->prompt_tokens, "completion_tokens",
                      (json_int_t)t->completion_tokens, "cached_tokens", cached_json(t), "speculation", drafts_json(t),
                      "first_token_ms", qn_samples_json(&t->first_ms), "gap_ms", qn_samples_json(&t->gap_ms),
                      "between_tokens_ms", qn_samples_json(&t->token_ms), "whole_ms", qn_samples_json(&t->whole_ms),
-                     "first_error", t->failed > 0 ? t->first_error.message : NULL);
+                     "longest_token_gap_ms", longest, "first_error", t->failed > 0 ? t->first_error.message : NULL);
 }
 
 void qn_serve_tally_free(qn_serve_tally *t)

@@ -120,6 +120,9 @@ void qn_bench_print_stress(const qn_serve_bench *b, qn_stress_result *r)
     print_gaps("all", &d->gap_ms);
     print_gaps("while long prompts ran", &r->long_gap_ms);
     print_histogram(&r->gaps);
+    if (d->has_longest_gap)
+        printf("  longest gap between tokens, with text or without, by the server's count: %.1f ms\n",
+               d->longest_gap_ms);
 }
 
 void qn_bench_print_overload(const qn_serve_bench *b, qn_overload_result *r)

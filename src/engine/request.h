@@ -69,9 +69,10 @@ const char *qn_finish_name(qn_finish finish);
 
 /* Where a request's time went, and what it took. */
 typedef struct qn_timings {
-    uint64_t queue_us;   /* from submission until it was first computed */
-    uint64_t prefill_us; /* from then until its first token */
-    uint64_t decode_us;  /* from then until its last */
+    uint64_t queue_us;       /* from submission until it was first computed */
+    uint64_t prefill_us;     /* from then until its first token */
+    uint64_t decode_us;      /* from then until its last */
+    uint64_t longest_gap_us; /* between tokens of the answer: the longest wait for the next */
     size_t prompt_tokens;
     size_t cached_tokens;     /* of the prompt, found computed, in memory or on disk */
     size_t completion_tokens; /* as the engine counted them: an answer cut at a stop string has fewer */

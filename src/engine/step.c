@@ -267,7 +267,9 @@ static void count_tokens(qn_engine *engine, qn_part *part, uint64_t now_us)
         job->timings.prefill_us = now_us - job->admitted_us;
         qn_metrics_on_first_token(engine->metrics, now_us - job->submitted_us);
     } else {
-        qn_metrics_on_token_gap(engine->metrics, now_us - job->last_token_us, part->emitted);
+        uint64_t gap_us = now_us - job->last_token_us;
+        job->timings.longest_gap_us = gap_us > job->timings.longest_gap_us ? gap_us : job->timings.longest_gap_us;
+        qn_metrics_on_token_gap(engine->metrics, gap_us, part->emitted);
     }
     job->last_token_us = now_us;
     job->timings.decode_us = now_us - job->started_us;

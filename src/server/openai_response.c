@@ -29,6 +29,7 @@ void qn_chat_totals_add(qn_chat_totals *totals, const qn_result *result)
     sum->queue_us = longer(sum->queue_us, t->queue_us);
     sum->prefill_us = longer(sum->prefill_us, t->prefill_us);
     sum->decode_us = longer(sum->decode_us, t->decode_us);
+    sum->longest_gap_us = longer(sum->longest_gap_us, t->longest_gap_us);
     sum->completion_tokens += result->completion_tokens;
     sum->steps += t->steps;
     sum->drafts_proposed += t->drafts_proposed;
@@ -129,12 +130,13 @@ static void write_timings(qn_buffer *out, const qn_chat_totals *totals)
     size_t decoded = t->completion_tokens > totals->choices ? t->completion_tokens - totals->choices : 0;
     size_t computed = t->prompt_tokens > t->cached_tokens ? t->prompt_tokens - t->cached_tokens : 0;
     qn_buffer_format(out,
-                     ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"prompt_tokens\":%zu,"
+                     ",\"timings\":{\"queue_ms\":%.3f,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"longest_gap_ms\":%.3f,"
+                     "\"prompt_tokens\":%zu,"
                      "\"cached_tokens\":%zu,\"completion_tokens\":%zu,\"prompt_per_second\":%.3f,"
                      "\"predicted_per_second\":%.3f",
                      (double)t->queue_us / 1e3, (double)t->prefill_us / 1e3, (double)t->decode_us / 1e3,
-                     t->prompt_tokens, t->cached_tokens, t->completion_tokens, qn_per_second(computed, t->prefill_us),
-                     qn_per_second(decoded, t->decode_us));
+                     (double)t->longest_gap_us / 1e3, t->prompt_tokens, t->cached_tokens, t->completion_tokens,
+                     qn_per_second(computed, t->prefill_us), qn_per_second(decoded, t->decode_us));
     qn_buffer_format(out, ",\"drafts\":%zu,\"drafts_accepted\":%zu,\"draft_n\":%zu,\"draft_n_accepted\":%zu",
                      t->drafts_proposed, t->drafts_accepted, t->drafts_proposed, t->drafts_accepted);
     qn_buffer_format(out, ",\"preemptions\":%zu,\"seed\":%" PRId64 "}", t->preemptions, totals->seed);

@@ -19,7 +19,7 @@ def test_answer_has_openais_shape(server):
     usage = body["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     timings = body["timings"]
-    assert set(timings) == {"queue_ms", "prefill_ms", "decode_ms", "prompt_tokens", "cached_tokens",
+    assert set(timings) == {"queue_ms", "prefill_ms", "decode_ms", "longest_gap_ms", "prompt_tokens", "cached_tokens",
                             "completion_tokens", "prompt_per_second", "predicted_per_second", "drafts",
                             "drafts_accepted", "draft_n", "draft_n_accepted", "preemptions", "seed"}
     assert timings["prompt_tokens"] == usage["prompt_tokens"]
