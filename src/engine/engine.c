@@ -196,6 +196,9 @@ static qn_status open_parts(qn_engine *engine, const qn_engine_options *options,
     engine->config = qn_checkpoint_config(engine->checkpoint);
     status = check_speculation(engine, options, err);
     if (status == QN_OK) {
+        status = qn_repetition_limits_check(&options->repetition, "--repetition-guard", err);
+    }
+    if (status == QN_OK) {
         status = open_text(engine, options, err);
     }
     if (status == QN_OK) {

@@ -20,7 +20,7 @@ from crowd import in_threads, load, metrics, wait_for
 HANGUPS = 200
 CLIENTS = 8
 DRAFTS = ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
-# room for some of the clients' contexts: others are put back while they compute
+# room for some of the clients' contexts: others wait, or are put back
 FLAGS = ("--block-size", 16, "--max-num-seqs", 4, "--max-model-len", 1024, "--kv-cache-memory", "3M")
 
 

@@ -43,6 +43,9 @@ static void refuses_options_that_cannot_be(void **state)
     options.num_speculative_tokens = -1;
     refused(&options, QN_USAGE, "speculative-config", "out of range");
     options = tiny_options();
+    options.repetition = (qn_repetition_limits){.max_ngram = QN_REPETITION_MAX_NGRAM + 1, .repeats = 4};
+    refused(&options, QN_USAGE, "--repetition-guard", "out of range");
+    options = tiny_options();
     options.block_size = 100;
     refused(&options, QN_USAGE, "", "power of two");
     options = tiny_options();
