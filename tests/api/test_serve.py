@@ -167,14 +167,17 @@ def test_crowd_gets_what_one_gets(server):
 
 def test_speculation_changes_no_answer(server, start_server):
     speculating = start_server("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+    accepted = 0
     for fields in ({"temperature": 0}, {"temperature": 1, "seed": 11}):
         plain, fast = (answer(each, chat(**fields)) for each in (server, speculating))
         assert fast["choices"] == plain["choices"]
         assert fast["usage"] == plain["usage"]
         assert plain["timings"]["draft_n"] == 0
-        assert fast["timings"]["draft_n"] >= fast["timings"]["draft_n_accepted"] > 0
+        assert fast["timings"]["draft_n"] >= fast["timings"]["draft_n_accepted"]
+        accepted += fast["timings"]["draft_n_accepted"]
         chunks = stream(speculating, chat(**fields))
         assert joined(chunks, "content") == (plain["choices"][0]["message"]["content"] or "")
+    assert accepted > 0  # in all: a short answer alone may be one for which drafts don't pay
 
 
 def test_models_health_version(server):
