@@ -1,32 +1,99 @@
 /* jansson does the parsing; what is added are a bound on nesting checked before it recurses, one form of error, and its
  * allocations sent through memory.h.
  *
- * jansson's lexer drops bytes without a word when its text buffer cannot grow, so a parse during which any allocation
- * failed is not to be trusted even if it seems to have succeeded: the allocator remembers that per thread. */
+ * jansson's lexer goes on without the bytes for which its text buffer could not grow, to an assertion or past the end
+ * of what it saved. So an allocation that fails in a parse never returns to jansson: the parse is left by longjmp, and
+ * all that it had allocated, kept in a list per thread meanwhile, is released. */
 #include "base/json.h"
 
+#include <setjmp.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
 
 enum { DEEPEST_NESTING = 512 };
 
-static _Thread_local bool allocation_failed;
+/* In front of each of jansson's blocks; a ring around `parse.ring` while its parse runs, alone (NULL) ever after. */
+typedef struct block {
+    _Alignas(max_align_t) struct block *previous;
+    struct block *next;
+} block;
+
+static _Thread_local struct {
+    bool running;
+    block ring;
+    jmp_buf out_of_memory;
+} parse;
 
 static void *allocate(size_t bytes)
 {
-    void *block = qn_alloc(bytes, 1);
-    if (!block)
-        allocation_failed = true;
-    return block;
+    size_t with_head;
+    block *b = qn_size_add(bytes, sizeof *b, &with_head) ? qn_alloc(with_head, 1) : NULL;
+    if (!b) {
+        if (parse.running)
+            longjmp(parse.out_of_memory, 1);
+        return NULL;
+    }
+    *b = (block){NULL, NULL};
+    if (parse.running) {
+        *b = (block){parse.ring.previous, &parse.ring};
+        b->previous->next = b->next->previous = b;
+    }
+    return b + 1;
+}
+
+static void release(void *data)
+{
+    if (!data)
+        return;
+    block *b = (block *)data - 1;
+    if (b->next) {
+        b->previous->next = b->next;
+        b->next->previous = b->previous;
+    }
+    qn_free(b);
+}
+
+static void begin_parse(void)
+{
+    parse.ring = (block){&parse.ring, &parse.ring};
+    parse.running = true;
+}
+
+/* Ends the parse; its blocks are the value's from here, or released. */
+static void end_parse(bool keep)
+{
+    parse.running = false;
+    for (block *b = parse.ring.next, *next; b != &parse.ring; b = next) {
+        next = b->next;
+        *b = (block){NULL, NULL};
+        if (!keep)
+            qn_free(b);
+    }
 }
 
 void qn_json_init(void)
 {
-    json_set_alloc_funcs(allocate, qn_free);
+    json_set_alloc_funcs(allocate, release);
     json_object_seed(0);
+}
+
+/* The value, or NULL with a place whose text is empty when memory was short. */
+static json_t *load(const char *text, size_t bytes, json_error_t *place)
+{
+    begin_parse();
+    if (setjmp(parse.out_of_memory) != 0) {
+        end_parse(false);
+        place->text[0] = '\0';
+        return NULL;
+    }
+    json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, place);
+    end_parse(true);
+    return value;
 }
 
 /* Where the text first nests deeper than the bound; `bytes` when it never does. In a malformed text the count may be
@@ -74,16 +141,12 @@ qn_status qn_json_parse(const char *text, size_t bytes, const char *what, json_t
     size_t deep = too_deep_at(text, bytes);
     if (deep < bytes)
         return fail_too_deep(text, deep, what, err);
-    allocation_failed = false;
     json_error_t place;
     place.text[0] = '\0';
-    json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &place);
-    if (value && !allocation_failed) {
-        *out = value;
+    *out = load(text, bytes, &place);
+    if (*out)
         return QN_OK;
-    }
-    json_decref(value);
-    if (allocation_failed || place.text[0] == '\0')
+    if (place.text[0] == '\0')
         return qn_fail_memory(err, what, bytes);
     return qn_fail(err, QN_BAD_INPUT, "%s: invalid JSON at line %d, column %d (%s): correct the document there", what,
                    place.line, place.column, place.text);
@@ -101,41 +164,40 @@ qn_status qn_json_parse_file(const char *path, size_t limit_bytes, json_t **out,
     return status;
 }
 
-/* json_dumps, which like the lexer leaves out bytes when its buffer cannot grow. NULL when out of memory. */
-static char *dump(const json_t *value, size_t digits)
+static int append(const char *text, size_t bytes, void *buffer)
 {
-    allocation_failed = false;
-    char *text = json_dumps(value, JSON_REAL_PRECISION(digits) | JSON_INDENT(2) | JSON_ENCODE_ANY);
-    if (!allocation_failed)
-        return text;
-    qn_free(text);
-    return NULL;
+    qn_buffer_append(buffer, text, bytes);
+    return ((qn_buffer *)buffer)->failed ? -1 : 0;
+}
+
+/* False when out of memory. */
+static bool dump(const json_t *value, size_t digits, qn_buffer *out)
+{
+    qn_buffer_clear(out);
+    return json_dump_callback(value, append, out, JSON_REAL_PRECISION(digits) | JSON_INDENT(2) | JSON_ENCODE_ANY) == 0;
 }
 
 /* One precision holds for a whole document: 15 digits unless some number is another one then. */
-static char *dump_shortest(const json_t *value)
+static bool dump_shortest(const json_t *value, qn_buffer *out)
 {
-    char *text = dump(value, 15);
-    json_t *again = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
-    bool known = text && !allocation_failed, exact = known && json_equal(value, again);
+    json_error_t place;
+    json_t *again = dump(value, 15, out) ? load(qn_buffer_string(out), out->size, &place) : NULL;
+    bool exact = again && json_equal(value, again);
     json_decref(again);
-    if (exact)
-        return text;
-    qn_free(text);
-    return known ? dump(value, 17) : NULL;
+    return exact || (again && dump(value, 17, out));
 }
 
 qn_status qn_json_text(const json_t *value, const char *what, char **out, qn_error *err)
 {
-    char *text = dump_shortest(value);
-    size_t bytes = text ? strlen(text) : 0;
-    char *ended = text ? qn_realloc(text, bytes + 2, 1) : NULL;
-    if (!ended) {
-        qn_free(text);
-        return qn_fail_memory(err, what, bytes + 2);
+    qn_buffer text = {0};
+    bool dumped = dump_shortest(value, &text);
+    qn_buffer_char(&text, '\n');
+    if (!dumped || text.failed) {
+        size_t bytes = text.size;
+        qn_buffer_free(&text);
+        return qn_fail_memory(err, what, bytes);
     }
-    memcpy(ended + bytes, "\n", 2);
-    *out = ended;
+    *out = text.data;
     return QN_OK;
 }
 

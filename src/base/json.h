@@ -11,8 +11,9 @@
 #include "base/error.h"
 
 /* Sends jansson's allocations through memory.h, where tests can make them fail, and seeds its hash. Call it once,
- * before threads start. A program that never does (a test, a user of the library with a jansson of his own) parses as
- * well: then jansson allocates by malloc, which qn_free may release just the same. */
+ * before threads start and before the first value. A program that never does (a test, a user of the library with a
+ * jansson of his own) parses as well, but jansson itself may abort then when memory is short. What json_dumps gave is
+ * released as jansson says, never with qn_free. */
 void qn_json_init(void);
 
 /* Parses exactly one value of any kind. `what` names the document in errors ("config.json").

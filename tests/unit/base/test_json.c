@@ -191,6 +191,37 @@ static void test_every_failed_allocation_is_an_error(void **state)
     assert_true(failures > 10);
 }
 
+/* The lexer's text buffer grows at 16, 32 and 64 bytes: that it cannot is an error wherever in a token it happens. */
+static void test_no_token_survives_a_buffer_that_cannot_grow(void **state)
+{
+    (void)state;
+    static const struct token {
+        const char *before, *after;
+        char repeated;
+    } tokens[] = {{"", " ", 'a'}, {"", "e5 ", '1'}, {"[-", "]", '7'}, {"[\"", "\"]", 'x'}, {"{\"", "\": 1.5}", 'k'}};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        for (size_t length = 1; length < 70; length++) {
+            qn_buffer text = {0};
+            qn_buffer_text(&text, tokens[i].before);
+            for (size_t k = 0; k < length; k++)
+                qn_buffer_char(&text, tokens[i].repeated);
+            qn_buffer_text(&text, tokens[i].after);
+            bool reached = true;
+            for (long nth = 1; reached; nth++) {
+                json_t *value = NULL;
+                qn_error err = {0};
+                qn_fault_arm(QN_FAULT_ALLOC, nth);
+                qn_status status = qn_json_parse(text.data, text.size, "doc.json", &value, &err);
+                reached = qn_fault_seen(QN_FAULT_ALLOC) >= nth;
+                qn_fault_disarm();
+                assert_true(!reached || (status == QN_RESOURCE && value == NULL));
+                json_decref(value);
+            }
+            qn_buffer_free(&text);
+        }
+    }
+}
+
 static void check_text(const char *text, const char *expected)
 {
     json_t *value = NULL, *again = NULL;
@@ -250,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_column_counts_characters_on_its_line),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_every_failed_allocation_is_an_error),
+        cmocka_unit_test(test_no_token_survives_a_buffer_that_cannot_grow),
         cmocka_unit_test(test_numbers_stay_short_and_exact),
         cmocka_unit_test(test_text_or_an_error_when_memory_is_short),
     };

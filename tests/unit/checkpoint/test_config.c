@@ -56,8 +56,8 @@ static qn_status parse_edited(const char *edits, qn_config *out, qn_error *err)
 {
     json_t *root = base_config();
     edit(root, edits);
-    char *text = json_dumps(root, 0);
-    assert_non_null(text);
+    char *text = NULL;
+    assert_int_equal(qn_json_text(root, "document", &text, err), QN_OK);
     qn_status status = qn_config_parse(text, strlen(text), "config.json", out, err);
     qn_free(text);
     json_decref(root);
