@@ -1,0 +1,56 @@
+/* What the parts of the HTTP layer share: http.c (connections and exchanges), http_body.c, http_reply.c, http_route.c.
+ */
+#ifndef QN_SERVER_HTTP_INTERNAL_H
+#define QN_SERVER_HTTP_INTERNAL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+
+#include "server/http.h"
+#include "server/http_watch.h"
+
+struct qn_http {
+    qn_http_options options;
+    struct MHD_Daemon *daemon;
+    qn_watch *watch;
+    pthread_mutex_t mutex; /* of those below up to draining */
+    size_t connections, active, body_bytes;
+    bool draining;
+    int idle_fd;
+};
+
+/* A request, from its head to the end of its answer. */
+struct qn_http_exchange {
+    qn_http *http;
+    struct MHD_Connection *connection;
+    qn_watched *watched;
+    int client_fd;
+    const char *method;
+    uint64_t started_us;
+    qn_buffer body;
+    size_t counted_bytes; /* of the body, in http->body_bytes */
+    qn_http_stream stream;
+    qn_buffer piece; /* of the stream, sent up to piece_at */
+    size_t piece_at;
+    bool stream_over;
+};
+
+bool qn_http_is_draining(qn_http *http);
+bool qn_http_is_crowded(qn_http *http); /* more connections than it may have */
+
+/* Looks at a request's head before its body is read: MHD_NO when it was refused and the connection ends. */
+enum MHD_Result qn_http_check_body(qn_http_exchange *exchange);
+
+/* Keeps a piece of the body. MHD_NO as above. */
+enum MHD_Result qn_http_take_body(qn_http_exchange *exchange, const char *data, size_t bytes);
+
+/* The route, or NULL with the reply filled: 404, 405, or what OPTIONS asks for. */
+const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, const char *path, qn_http_reply *reply);
+
+/* Makes the reply an error of HTTP's own. */
+void qn_http_reply_error(qn_http *http, unsigned status, const char *message, qn_http_reply *reply);
+
+/* Hands the reply to libmicrohttpd and frees what it holds. */
+enum MHD_Result qn_http_send_reply(qn_http_exchange *exchange, qn_http_reply *reply);
+
+#endif

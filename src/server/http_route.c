@@ -1,0 +1,51 @@
+/* The table of routes: which one a request is for, and what is said when there is none. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/http_internal.h"
+
+static bool route_matches(const qn_http_route *route, const char *path)
+{
+    size_t length = strlen(route->path);
+    if (!route->prefix) {
+        return strcmp(route->path, path) == 0;
+    }
+    return strncmp(route->path, path, length) == 0 && path[length] != '\0';
+}
+
+static void add_method(qn_http_reply *reply, const char *method)
+{
+    size_t used = strlen(reply->allow);
+    snprintf(reply->allow + used, sizeof reply->allow - used, "%s%s", used > 0 ? ", " : "", method);
+}
+
+const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, const char *path, qn_http_reply *reply)
+{
+    const qn_http_options *options = &exchange->http->options;
+    for (size_t i = 0; i < options->route_count; i++) {
+        const qn_http_route *route = &options->routes[i];
+        if (!route_matches(route, path)) {
+            continue;
+        }
+        if (strcmp(route->method, exchange->method) == 0) {
+            return route;
+        }
+        add_method(reply, route->method);
+        if (strcmp(route->method, "GET") == 0) {
+            add_method(reply, "HEAD");
+        }
+    }
+    if (reply->allow[0] == '\0') {
+        qn_http_reply_error(exchange->http, 404, "path: there is no such endpoint: see docs/api.md for those there are",
+                            reply);
+        return NULL;
+    }
+    add_method(reply, "OPTIONS");
+    if (strcmp(exchange->method, "OPTIONS") == 0) {
+        reply->status = 204;
+        return NULL;
+    }
+    qn_http_reply_error(exchange->http, 405, "method: not for this endpoint: use one that the Allow header names",
+                        reply);
+    return NULL;
+}
