@@ -20,6 +20,7 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/options.h"
+#include "cli/security_options.h"
 #include "cli/serving_options.h"
 #include "cli/vllm_options.h"
 #include "server/openai_chat.h"
@@ -36,6 +37,8 @@ typedef struct serve_options {
     bool prompt_details;
     qn_engine_flags engine;
     qn_serving_flags serving;
+    qn_security_flags security_flags;
+    qn_security security;
 } serve_options;
 
 static void add_options(qn_option_table *table, serve_options *o)
@@ -91,6 +94,7 @@ static void add_options(qn_option_table *table, serve_options *o)
     qn_options_add(table, options, sizeof options / sizeof options[0]);
     qn_engine_flags_add(&o->engine, table, true);
     qn_serving_flags_add(&o->serving, table);
+    qn_security_flags_add(&o->security_flags, table);
     qn_vllm_options_add(table);
 }
 
@@ -176,6 +180,7 @@ static qn_status serve_engine(const serve_options *o, const qn_engine_options *e
         .request_timeout_us = (uint64_t)(o->request_timeout * 1e6),
         .patience_s = (unsigned)o->http_timeout,
         .prompt_details = o->prompt_details,
+        .admission = {.keys = o->security.keys, .rate = o->security.rate},
     };
     const qn_step_watch_options watch_options = {.limit_us = (uint64_t)(o->step_timeout * 1e6),
                                                  .step_started_us = step_started,
@@ -245,6 +250,9 @@ static qn_status check_options(serve_options *o, const qn_option_table *table, q
     if (status == QN_OK) {
         status = qn_serving_flags_apply(&o->serving, table, engine_options, err);
     }
+    if (status == QN_OK) {
+        status = qn_security_open(&o->security_flags, table, &o->security, err);
+    }
     return status;
 }
 
@@ -288,6 +296,7 @@ static int run_serve(int argc, char **argv)
     if (status == QN_OK && !table.help_shown) {
         status = serve_folder(&o, &table, &err);
     }
+    qn_security_close(&o.security);
     qn_engine_flags_free(&o.engine);
     return status != QN_OK ? qn_command_fail(&err) : QN_OK;
 }

@@ -86,7 +86,6 @@ static const qn_option refused[] = {
     {.name = "guided-decoding-backend", .value_name = "NAME", .help = later, .choices = auto_only},
     {.name = "max-logprobs", .value_name = "N", .help = later, .choices = most_logprobs},
     {.name = "logprobs-mode", .value_name = "MODE", .help = later, .choices = raw_logprobs},
-    {.name = "api-key", .value_name = "KEY", .help = later},
     {.name = "ssl-keyfile", .value_name = "FILE", .help = later},
     {.name = "ssl-certfile", .value_name = "FILE", .help = later},
     {.name = "ssl-ca-certs", .value_name = "FILE", .help = later},
@@ -151,7 +150,8 @@ void qn_vllm_environment_notice(void)
     static const char *const prefixes[] = {"VLLM_", "GLM_", "PT_HPU_"};
     for (char **at = environ; at != NULL && *at != NULL; at++) {
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
-            if (strncmp(*at, prefixes[i], strlen(prefixes[i])) == 0) {
+            bool read = strncmp(*at, "VLLM_API_KEY=", strlen("VLLM_API_KEY=")) == 0; /* cli/security_options.c */
+            if (strncmp(*at, prefixes[i], strlen(prefixes[i])) == 0 && !read) {
                 qn_log("%.*s: this environment variable has no effect: docs/cli.md tells what stands for it",
                        (int)strcspn(*at, "="), *at);
             }

@@ -11,7 +11,8 @@
 /* Adds both classes to a table that has the honoured options already: a name in it is left out here. */
 void qn_vllm_options_add(qn_option_table *table);
 
-/* One log line for each variable of vLLM's recipes (VLLM_*, GLM_*, PT_HPU_*) that is set: quern reads none of them. */
+/* One log line for each variable of vLLM's recipes (VLLM_*, GLM_*, PT_HPU_*) that is set: quern reads none of them
+ * but VLLM_API_KEY, for which there is no line. */
 void qn_vllm_environment_notice(void);
 
 #endif

@@ -20,6 +20,12 @@ qn_api_error qn_api_error_of(const qn_error *err)
     }
 }
 
+/* OpenAI's words; "requests" is what there are too many of. */
+static const char *type_of(unsigned status)
+{
+    return status >= 500 ? "server_error" : status == 429 ? "requests" : "invalid_request_error";
+}
+
 static void write_optional(qn_buffer *out, const char *text)
 {
     if (text == NULL || text[0] == '\0') {
@@ -33,8 +39,7 @@ void qn_api_error_write(const qn_api_error *error, const qn_error *err, qn_buffe
 {
     qn_buffer_text(out, "{\"error\":{\"message\":");
     qn_buffer_json_string(out, err->message, strlen(err->message));
-    qn_buffer_format(out,
-                     ",\"type\":\"%s\",\"param\":", error->status >= 500 ? "server_error" : "invalid_request_error");
+    qn_buffer_format(out, ",\"type\":\"%s\",\"param\":", type_of(error->status));
     write_optional(out, err->field);
     qn_buffer_text(out, ",\"code\":");
     write_optional(out, error->code);

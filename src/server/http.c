@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -58,7 +59,8 @@ static void count_exchange(qn_http *http, int change)
 
 /* ---- an exchange ---- */
 
-static qn_http_exchange *new_exchange(qn_http *http, struct MHD_Connection *connection, const char *method)
+static qn_http_exchange *new_exchange(qn_http *http, struct MHD_Connection *connection, const char *method,
+                                      const char *path)
 {
     const union MHD_ConnectionInfo *socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     const union MHD_ConnectionInfo *fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -74,6 +76,7 @@ static qn_http_exchange *new_exchange(qn_http *http, struct MHD_Connection *conn
     exchange->watched = socket->socket_context;
     exchange->client_fd = fd->connect_fd;
     exchange->method = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    exchange->path = path;
     exchange->started_us = qn_now_us();
     qn_watch_deadline(exchange->watched, exchange->started_us, 0);
     count_exchange(http, 1);
@@ -95,6 +98,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
         exchange->stream.close(exchange->stream.state);
     }
     qn_buffer_free(&exchange->piece);
+    qn_buffer_free(&exchange->refusal.body);
     qn_http_release_body(exchange);
     qn_watch_deadline(exchange->watched, qn_now_us(), 0); /* for the next request */
     qn_free(exchange);
@@ -132,25 +136,73 @@ qn_http_event qn_http_wait(qn_http_exchange *exchange, const int *fds, size_t co
 
 /* ---- requests ---- */
 
-static enum MHD_Result answer(qn_http_exchange *exchange, const char *path)
+const char *qn_http_header(const qn_http_exchange *exchange, const char *name)
+{
+    return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
+}
+
+uint64_t qn_http_client(const qn_http_exchange *exchange)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(exchange->connection,
+                                                                   MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    uint64_t client = 0;
+    if (info == NULL || info->client_addr == NULL) {
+        return client;
+    }
+    struct sockaddr_storage address = {0};
+    if (info->client_addr->sa_family == AF_INET6) {
+        memcpy(&address, info->client_addr, sizeof(struct sockaddr_in6));
+        const struct in6_addr *in6 = &((const struct sockaddr_in6 *)&address)->sin6_addr;
+        bool mapped = IN6_IS_ADDR_V4MAPPED(in6);
+        memcpy(&client, in6->s6_addr + (mapped ? 12 : 0), mapped ? 4 : 8);
+    } else if (info->client_addr->sa_family == AF_INET) {
+        memcpy(&address, info->client_addr, sizeof(struct sockaddr_in));
+        memcpy(&client, &((const struct sockaddr_in *)&address)->sin_addr, 4);
+    }
+    return client;
+}
+
+static qn_http_request request_of(qn_http_exchange *exchange, const qn_http_route *route)
+{
+    return (qn_http_request){
+        .method = exchange->method,
+        .path = exchange->path,
+        .rest = route != NULL ? exchange->path + strlen(route->path) : "",
+        .body = qn_buffer_string(&exchange->body),
+        .body_bytes = exchange->body.size,
+        .exchange = exchange,
+    };
+}
+
+static bool is_admitted(qn_http_exchange *exchange)
+{
+    const qn_http_options *options = &exchange->http->options;
+    if (options->admit == NULL || strcmp(exchange->method, "OPTIONS") == 0 || qn_http_is_open(exchange)) {
+        return true;
+    }
+    const qn_http_request head = request_of(exchange, NULL);
+    return options->admit(options->context, &head, &exchange->refusal);
+}
+
+static enum MHD_Result refuse(qn_http_exchange *exchange)
+{
+    qn_http_reply reply = exchange->refusal;
+    exchange->refusal = (qn_http_reply){0};
+    return qn_http_send_reply(exchange, &reply);
+}
+
+static enum MHD_Result answer(qn_http_exchange *exchange)
 {
     qn_http *http = exchange->http;
     qn_http_reply reply = {0};
-    const qn_http_route *route = qn_http_find_route(exchange, path, &reply);
+    const qn_http_route *route = qn_http_find_route(exchange, &reply);
     if (route != NULL && strcmp(route->method, "POST") == 0 && qn_http_is_crowded(http)) {
         reply.allow[0] = '\0';
-        qn_http_reply_error(http, 503, "server: it has as many connections as it may: send it again later", &reply);
+        qn_http_reply_error(exchange, 503, "server: it has as many connections as it may: send it again later", &reply);
         reply.retry_after_s = 1;
     } else if (route != NULL) {
         reply.allow[0] = '\0';
-        const qn_http_request request = {
-            .method = exchange->method,
-            .path = path,
-            .rest = path + strlen(route->path),
-            .body = qn_buffer_string(&exchange->body),
-            .body_bytes = exchange->body.size,
-            .exchange = exchange,
-        };
+        const qn_http_request request = request_of(exchange, route);
         qn_watch_no_deadline(exchange->watched);
         route->handle(http->options.context, &request, &reply);
     }
@@ -166,11 +218,12 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
     qn_http *http = context;
     qn_http_exchange *exchange = *request;
     if (exchange == NULL) {
-        exchange = new_exchange(http, connection, method);
+        exchange = new_exchange(http, connection, method, url);
         if (exchange == NULL) {
             return MHD_NO;
         }
         *request = exchange;
+        exchange->refused = !is_admitted(exchange);
         return qn_http_check_body(exchange);
     }
     if (*bytes > 0) {
@@ -178,7 +231,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         *bytes = 0;
         return result;
     }
-    return answer(exchange, url);
+    return exchange->refused ? refuse(exchange) : answer(exchange);
 }
 
 /* ---- the server ---- */

@@ -53,6 +53,7 @@ typedef struct qn_http_reply {
     const char *content_type; /* NULL: no body */
     qn_buffer body;           /* the reply owns it; not used with a stream */
     unsigned retry_after_s;   /* 0: no such header */
+    bool asks_for_key;        /* WWW-Authenticate: Bearer */
     char allow[64];           /* "": no such header */
     qn_http_stream stream;    /* pull NULL: none */
 } qn_http_reply;
@@ -63,15 +64,19 @@ typedef struct qn_http_route {
     const char *method; /* "GET" answers HEAD too */
     const char *path;
     bool prefix; /* path is the beginning, something must follow */
+    bool open;   /* to everybody: admit is not asked */
     qn_http_handler handle;
 } qn_http_route;
 
 typedef struct qn_http_options {
     const qn_http_route *routes; /* live as long as the qn_http */
     size_t route_count;
-    void *context; /* for handlers */
-    /* Writes the body of an error that HTTP itself asks for: 404, 405, 413, 503. */
-    void (*write_error)(unsigned status, const char *message, qn_buffer *out);
+    void *context; /* for handlers, and for admit */
+    /* Asked at a request's head, before its body is read, unless its route is open or its method OPTIONS. false: the
+     * reply is filled and will be the answer; a body is read and dropped. NULL: all are admitted. */
+    bool (*admit)(void *context, const qn_http_request *head, qn_http_reply *reply);
+    /* Writes the body of an error that HTTP itself asks for: 404, 405, 413, 503. `path` is the request's. */
+    void (*write_error)(unsigned status, const char *path, const char *message, qn_buffer *out);
     size_t max_connections;
     size_t max_body_bytes;     /* of one request */
     size_t max_all_body_bytes; /* of all requests at one time */
@@ -89,6 +94,13 @@ int qn_http_idle_fd(const qn_http *http);
 
 /* Ends all connections, joins their threads and frees. Handlers must have been made to return first. NULL is fine. */
 void qn_http_stop(qn_http *http);
+
+/* A header of the request by its name, whatever the case; of several the first, NULL when there is none. */
+const char *qn_http_header(const qn_http_exchange *exchange, const char *name);
+
+/* A number for the host that the request came from: its IPv4 address, or the first half of an IPv6 one, all of which
+ * belongs to one customer. */
+uint64_t qn_http_client(const qn_http_exchange *exchange);
 
 /* Frees the request's body, for a handler that has read it and goes on for long; it counts no more among all bodies. */
 void qn_http_release_body(qn_http_exchange *exchange);

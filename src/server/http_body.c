@@ -74,7 +74,7 @@ static void linger(qn_http_exchange *exchange)
 static enum MHD_Result refuse_body(qn_http_exchange *exchange, unsigned status, const char *reason, const char *message)
 {
     qn_buffer body = {0}, head = {0};
-    exchange->http->options.write_error(status, message, &body);
+    exchange->http->options.write_error(status, exchange->path, message, &body);
     qn_buffer_format(&head,
                      "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%sConnection: "
                      "close\r\n\r\n",
@@ -150,8 +150,13 @@ static enum MHD_Result refuse_framing(qn_http_exchange *exchange)
 
 enum MHD_Result qn_http_take_body(qn_http_exchange *exchange, const char *data, size_t bytes)
 {
-    if (bytes > exchange->http->options.max_body_bytes - exchange->body.size) {
+    if (bytes > exchange->http->options.max_body_bytes - exchange->body.size - exchange->dropped_bytes) {
         return refuse_large(exchange);
+    }
+    if (exchange->refused) {
+        exchange->dropped_bytes += bytes;
+        qn_watch_deadline(exchange->watched, exchange->started_us, exchange->dropped_bytes);
+        return MHD_YES;
     }
     if (!count_body(exchange, bytes)) {
         return refuse_busy(exchange);

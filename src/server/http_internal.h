@@ -25,8 +25,11 @@ struct qn_http_exchange {
     struct MHD_Connection *connection;
     qn_watched *watched;
     int client_fd;
-    const char *method;
+    const char *method, *path; /* libmicrohttpd's, for as long as the exchange lasts */
     uint64_t started_us;
+    bool refused; /* by admit, which filled the refusal */
+    qn_http_reply refusal;
+    size_t dropped_bytes; /* of a refused request's body */
     qn_buffer body;
     size_t counted_bytes; /* of the body, in http->body_bytes */
     qn_http_stream stream;
@@ -45,10 +48,13 @@ enum MHD_Result qn_http_check_body(qn_http_exchange *exchange);
 enum MHD_Result qn_http_take_body(qn_http_exchange *exchange, const char *data, size_t bytes);
 
 /* The route, or NULL with the reply filled: 404, 405, or what OPTIONS asks for. */
-const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, const char *path, qn_http_reply *reply);
+const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, qn_http_reply *reply);
+
+/* Is it for anybody? What has no route is not: who has no key learns nothing of the paths. */
+bool qn_http_is_open(const qn_http_exchange *exchange);
 
 /* Makes the reply an error of HTTP's own. */
-void qn_http_reply_error(qn_http *http, unsigned status, const char *message, qn_http_reply *reply);
+void qn_http_reply_error(const qn_http_exchange *exchange, unsigned status, const char *message, qn_http_reply *reply);
 
 /* Hands the reply to libmicrohttpd and frees what it holds. */
 enum MHD_Result qn_http_send_reply(qn_http_exchange *exchange, qn_http_reply *reply);

@@ -66,6 +66,9 @@ static bool add_headers(qn_http_exchange *exchange, const qn_http_reply *reply, 
         snprintf(number, sizeof number, "%u", reply->retry_after_s);
         fine = add_header(response, MHD_HTTP_HEADER_RETRY_AFTER, number) && fine;
     }
+    if (reply->asks_for_key) {
+        fine = add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer") && fine;
+    }
     if (reply->allow[0] != '\0') {
         fine = add_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow) && fine;
     }
@@ -100,9 +103,9 @@ enum MHD_Result qn_http_send_reply(qn_http_exchange *exchange, qn_http_reply *re
     return result;
 }
 
-void qn_http_reply_error(qn_http *http, unsigned status, const char *message, qn_http_reply *reply)
+void qn_http_reply_error(const qn_http_exchange *exchange, unsigned status, const char *message, qn_http_reply *reply)
 {
     reply->status = status;
     reply->content_type = "application/json";
-    http->options.write_error(status, message, &reply->body);
+    exchange->http->options.write_error(status, exchange->path, message, &reply->body);
 }

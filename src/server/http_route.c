@@ -19,12 +19,12 @@ static void add_method(qn_http_reply *reply, const char *method)
     snprintf(reply->allow + used, sizeof reply->allow - used, "%s%s", used > 0 ? ", " : "", method);
 }
 
-const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, const char *path, qn_http_reply *reply)
+const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, qn_http_reply *reply)
 {
     const qn_http_options *options = &exchange->http->options;
     for (size_t i = 0; i < options->route_count; i++) {
         const qn_http_route *route = &options->routes[i];
-        if (!route_matches(route, path)) {
+        if (!route_matches(route, exchange->path)) {
             continue;
         }
         if (strcmp(route->method, exchange->method) == 0) {
@@ -36,7 +36,7 @@ const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, const char *
         }
     }
     if (reply->allow[0] == '\0') {
-        qn_http_reply_error(exchange->http, 404, "path: there is no such endpoint: see docs/api.md for those there are",
+        qn_http_reply_error(exchange, 404, "path: there is no such endpoint: see docs/api.md for those there are",
                             reply);
         return NULL;
     }
@@ -45,7 +45,17 @@ const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, const char *
         reply->status = 204;
         return NULL;
     }
-    qn_http_reply_error(exchange->http, 405, "method: not for this endpoint: use one that the Allow header names",
-                        reply);
+    qn_http_reply_error(exchange, 405, "method: not for this endpoint: use one that the Allow header names", reply);
     return NULL;
+}
+
+bool qn_http_is_open(const qn_http_exchange *exchange)
+{
+    const qn_http_options *options = &exchange->http->options;
+    for (size_t i = 0; i < options->route_count; i++) {
+        if (route_matches(&options->routes[i], exchange->path)) {
+            return options->routes[i].open;
+        }
+    }
+    return false;
 }

@@ -23,10 +23,10 @@ static const qn_http_route routes[] = {
     {.method = "POST", .path = "/v1/chat/completions", .handle = qn_handle_chat_completions},
     {.method = "GET", .path = "/v1/models", .handle = qn_handle_models},
     {.method = "GET", .path = "/v1/models/", .prefix = true, .handle = qn_handle_model},
-    {.method = "GET", .path = "/health", .handle = qn_handle_health},
-    {.method = "GET", .path = "/metrics", .handle = qn_handle_metrics},
-    {.method = "GET", .path = "/load", .handle = qn_handle_load},
-    {.method = "GET", .path = "/version", .handle = qn_handle_version},
+    {.method = "GET", .path = "/health", .open = true, .handle = qn_handle_health},
+    {.method = "GET", .path = "/metrics", .open = true, .handle = qn_handle_metrics},
+    {.method = "GET", .path = "/load", .open = true, .handle = qn_handle_load},
+    {.method = "GET", .path = "/version", .open = true, .handle = qn_handle_version},
 };
 
 bool qn_server_draining(qn_server *server)
@@ -129,12 +129,32 @@ void qn_reply_error(qn_http_reply *reply, const qn_error *err)
     qn_reply_api_error(reply, error, err);
 }
 
-static void write_http_error(unsigned status, const char *message, qn_buffer *out)
+/* An error that was found before there was a handler, in the shape of the API that the path belongs to. */
+static void write_path_error(const char *path, const qn_api_error *error, const qn_error *err, qn_buffer *out)
+{
+    (void)path;
+    qn_api_error_write(error, err, out);
+}
+
+void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error error, const qn_error *err)
+{
+    qn_reply_api_error(reply, error, err);
+    qn_buffer_clear(&reply->body);
+    write_path_error(path, &error, err, &reply->body);
+}
+
+static void write_http_error(unsigned status, const char *path, const char *message, qn_buffer *out)
 {
     qn_error err;
     qn_fail(&err, QN_USAGE, "%s", message);
     const char *code = status == 404 ? "not_found" : status == 503 ? "overloaded" : NULL;
-    qn_api_error_write(&(qn_api_error){.status = status, .code = code}, &err, out);
+    write_path_error(path, &(qn_api_error){.status = status, .code = code}, &err, out);
+}
+
+static bool admit(void *context, const qn_http_request *head, qn_http_reply *reply)
+{
+    const qn_server *server = context;
+    return qn_admission_check(&server->options.admission, head, reply);
 }
 
 static void free_server(qn_server *server)
@@ -163,6 +183,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .routes = routes,
         .route_count = sizeof routes / sizeof routes[0],
         .context = server,
+        .admit = admit,
         .write_error = write_http_error,
         .max_connections = options->max_num_seqs + options->max_queue + CONNECTIONS_BESIDE_QUEUE,
         .max_body_bytes = MAX_BODY_BYTES,

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "server/admission.h"
 #include "server/http.h"
 
 typedef struct qn_server qn_server;
@@ -25,6 +26,7 @@ typedef struct qn_server_options {
     uint64_t request_timeout_us;    /* for every request, besides its own; 0: none */
     unsigned patience_s;            /* for slow clients: http_watch.h */
     bool prompt_details;            /* --enable-prompt-tokens-details */
+    qn_admission admission;         /* what it points to lives as long as the server */
 } qn_server_options;
 
 /* Serves from now on. Takes the socket (qn_http_bind). The engine must outlive the server. */

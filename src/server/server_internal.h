@@ -42,6 +42,9 @@ void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error
 /* The same with what qn_api_error_of says; a line in the log when it is the server's own fault (500). */
 void qn_reply_error(qn_http_reply *reply, const qn_error *err);
 
+/* The same in the shape of the API that the path belongs to, for errors that are found before there is a handler. */
+void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error error, const qn_error *err);
+
 /* One file each; qn_http_handler with the qn_server as context. */
 void qn_handle_chat_completions(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_models(void *context, const qn_http_request *request, qn_http_reply *reply);

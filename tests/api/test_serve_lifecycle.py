@@ -159,7 +159,6 @@ USAGE_ERRORS = [
     (["--enable-expert-parallel"], "--enable-expert-parallel: not in this version"),
     (["--reasoning-parser", "qwen3"], "--reasoning-parser: 'qwen3' is not supported"),
     (["--prefix-caching-hash-algo", "sha256"], "--prefix-caching-hash-algo: not in this version"),
-    (["--api-key", "x"], "--api-key: not in this version"),
     (["--dtype", "float16"], "--dtype: 'float16' is not supported"),
     (["--max-model-len", "1.5"], "--max-model-len"),
     (["--no-enable-chunked-prefill"], "--no-enable-chunked-prefill: prompts are always computed in chunks"),

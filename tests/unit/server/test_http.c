@@ -95,12 +95,30 @@ static void stream(void *context, const qn_http_request *request, qn_http_reply 
     reply->stream = (qn_http_stream){.state = c, .pull = count_up, .close = close_counter};
 }
 
-static void write_error(unsigned status, const char *message, qn_buffer *out)
+static void write_error(unsigned status, const char *path, const char *message, qn_buffer *out)
 {
-    qn_buffer_format(out, "error %u %s", status, message);
+    qn_buffer_format(out, "error %u %s %s", status, path, message);
+}
+
+/* Refuses whoever says so. */
+static bool admit(void *context, const qn_http_request *head, qn_http_reply *reply)
+{
+    (void)context;
+    assert_int_equal(head->body_bytes, 0);
+    const char *name = qn_http_header(head->exchange, "x-refuse");
+    if (name == NULL) {
+        return true;
+    }
+    reply->status = 401;
+    reply->content_type = "text/plain";
+    reply->asks_for_key = true;
+    qn_buffer_format(&reply->body, "%s may not %s %s from %llx", name, head->method, head->path,
+                     (unsigned long long)qn_http_client(head->exchange));
+    return false;
 }
 
 static const qn_http_route routes[] = {
+    {.method = "POST", .path = "/open", .open = true, .handle = echo},
     {.method = "GET", .path = "/echo", .handle = echo},
     {.method = "POST", .path = "/echo", .handle = echo},
     {.method = "GET", .path = "/below/", .prefix = true, .handle = echo},
@@ -118,6 +136,7 @@ static int setup(void **state)
         .routes = routes,
         .route_count = sizeof routes / sizeof routes[0],
         .context = &f,
+        .admit = admit,
         .write_error = write_error,
         .max_connections = MAX_CONNECTIONS,
         .max_body_bytes = MAX_BODY,
@@ -207,6 +226,40 @@ static void test_routes(void **state)
         ask(*state, cases[i].request, answer);
         assert_says(answer, cases[i].start, cases[i].part);
     }
+}
+
+static void test_who_is_not_admitted(void **state)
+{
+    static char answer[ANSWER_BYTES];
+    static const struct {
+        const char *request, *start, *part;
+    } cases[] = {
+        {"GET /echo HTTP/1.1\r\nX-Refuse: me\r\n" CLOSE "\r\n", "HTTP/1.1 401", "me may not GET /echo from 100007f"},
+        {"GET /none HTTP/1.1\r\nX-Refuse: me\r\n" CLOSE "\r\n", "HTTP/1.1 401", "WWW-Authenticate: Bearer\r\n"},
+        {"POST /open HTTP/1.1\r\nX-Refuse: me\r\n" CLOSE "Content-Length: 1\r\n\r\na", "HTTP/1.1 200", "[] a"},
+        {"OPTIONS /echo HTTP/1.1\r\nX-Refuse: me\r\n" CLOSE "\r\n", "HTTP/1.1 204", "Allow: GET"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ask(*state, cases[i].request, answer);
+        assert_says(answer, cases[i].start, cases[i].part);
+    }
+    int fd = dial(*state); /* a refused body is read, so that the next request is found behind it */
+    say(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nX-Refuse: me\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+            "GET /below/next HTTP/1.1\r\n" CLOSE "\r\n");
+    read_all(fd, answer);
+    assert_says(answer, "HTTP/1.1 401", "GET /below/next [next]");
+    char body[MAX_BODY + 2];
+    static char request[ANSWER_BYTES];
+    memset(body, 'x', sizeof body);
+    body[MAX_BODY + 1] = '\0';
+    snprintf(request, sizeof request,
+             "POST /echo HTTP/1.1\r\nHost: x\r\nX-Refuse: me\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
+             MAX_BODY + 1, body);
+    fd = dial(*state); /* but no more of it than of any other */
+    say(fd, request);
+    assert_true(recv(fd, answer, ANSWER_BYTES - 1, 0) > 0);
+    assert_says(answer, "HTTP/1.1 413", "Connection: close");
+    close(fd);
 }
 
 static void test_streams_are_closed_once(void **state)
@@ -437,6 +490,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_routes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_is_not_admitted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_streams_are_closed_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_client_that_goes_ends_the_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_ends_waits, setup, teardown),

@@ -1,0 +1,122 @@
+#include "cli/security_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+enum { MAX_RATE = 1000000 };
+
+void qn_security_flags_add(qn_security_flags *flags, qn_option_table *table)
+{
+    *flags = (qn_security_flags){0};
+    const qn_option options[] = {
+        {.name = "api-key",
+         .kind = QN_OPTION_LIST,
+         .value = &flags->api_key,
+         .value_name = "KEY",
+         .help = "keys, one of which a request must bring (default: that of VLLM_API_KEY, else none is asked for)"},
+        {.name = "api-key-file",
+         .kind = QN_OPTION_REPEATED,
+         .value = &flags->api_key_file,
+         .value_name = "FILE",
+         .help = "more keys: one a line; empty lines and those with # in front are none"},
+        {.name = "rate-limit",
+         .kind = QN_OPTION_INTEGER,
+         .value = &flags->rate_limit,
+         .value_name = "N",
+         .help = "requests a minute of a key, or without keys of an address; beyond them it gets 429; 0: no limit "
+                 "(default: 0)",
+         .min = 0,
+         .max = MAX_RATE},
+        {.name = "rate-limit-burst",
+         .kind = QN_OPTION_INTEGER,
+         .value = &flags->rate_limit_burst,
+         .value_name = "N",
+         .help = "how many of them may come at once (default: as many as a minute)",
+         .min = 1,
+         .max = MAX_RATE},
+    };
+    qn_options_add(table, options, sizeof options / sizeof options[0]);
+}
+
+/* ---- keys ---- */
+
+static qn_status add_flag_keys(const qn_security_flags *flags, qn_api_keys *keys, qn_error *err)
+{
+    qn_status status = QN_OK;
+    for (size_t i = 0; status == QN_OK && i < flags->api_key.count; i++) {
+        const char *key = flags->api_key.items[i];
+        status = qn_api_keys_add(keys, key, strlen(key), "--api-key", err);
+    }
+    for (size_t i = 0; status == QN_OK && i < flags->api_key_file.count; i++) {
+        status = qn_api_keys_add_file(keys, flags->api_key_file.items[i], err);
+        if (status != QN_OK) {
+            qn_error_prefix(err, "--api-key-file");
+        }
+    }
+    return status;
+}
+
+static qn_status add_keys(const qn_security_flags *flags, qn_api_keys *keys, qn_error *err)
+{
+    const char *variable = getenv("VLLM_API_KEY");
+    bool from_flags = flags->api_key.count + flags->api_key_file.count > 0;
+    if (from_flags && variable != NULL && variable[0] != '\0') {
+        qn_log("VLLM_API_KEY: has no effect beside --api-key and --api-key-file, as with vLLM");
+    }
+    if (from_flags || variable == NULL || variable[0] == '\0') {
+        return add_flag_keys(flags, keys, err);
+    }
+    return qn_api_keys_add(keys, variable, strlen(variable), "VLLM_API_KEY", err);
+}
+
+static qn_status open_keys(const qn_security_flags *flags, qn_security *out, qn_error *err)
+{
+    qn_status status = qn_api_keys_new(&out->keys, err);
+    if (status == QN_OK) {
+        status = add_keys(flags, out->keys, err);
+    }
+    if (status == QN_OK && qn_api_keys_count(out->keys) == 0) {
+        qn_api_keys_free(out->keys);
+        out->keys = NULL;
+    }
+    return status;
+}
+
+/* ---- rates ---- */
+
+static qn_status open_rate(const qn_security_flags *flags, const qn_option_table *table, qn_security *out,
+                           qn_error *err)
+{
+    bool burst_given = qn_options_given(table, "rate-limit-burst");
+    if (flags->rate_limit == 0 && burst_given) {
+        return qn_fail_field(err, QN_USAGE, "rate-limit-burst", "--rate-limit-burst: needs --rate-limit N");
+    }
+    if (flags->rate_limit == 0) {
+        return QN_OK;
+    }
+    int64_t burst = burst_given ? flags->rate_limit_burst : flags->rate_limit;
+    return qn_rate_limit_new((unsigned)flags->rate_limit, (unsigned)burst, &out->rate, err);
+}
+
+qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table *table, qn_security *out,
+                           qn_error *err)
+{
+    *out = (qn_security){0};
+    qn_status status = open_keys(flags, out, err);
+    if (status == QN_OK) {
+        status = open_rate(flags, table, out, err);
+    }
+    if (status != QN_OK) {
+        qn_security_close(out);
+    }
+    return status;
+}
+
+void qn_security_close(qn_security *security)
+{
+    qn_api_keys_free(security->keys);
+    qn_rate_limit_free(security->rate);
+    *security = (qn_security){0};
+}

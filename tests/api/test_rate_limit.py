@@ -1,0 +1,52 @@
+"""So many requests a minute of each key, or of each address; beyond them 429 and when to come again."""
+
+import time
+
+import pytest
+
+from chat_client import CHAT, chat, error_of
+
+HELLO = chat("Hi", max_tokens=1)
+
+
+def models(server, key=None):
+    return server.get("/v1/models", headers={"Authorization": f"Bearer {key}"} if key else {})
+
+
+def test_each_key_has_its_own(start_server):
+    server = start_server("--api-key", "anna", "otto", "--rate-limit", 4)
+    assert [models(server, "anna").status for _ in range(3)] == [200] * 3
+    assert server.post(CHAT, HELLO, headers={"Authorization": "Bearer anna"}).status == 200
+    refused = models(server, "anna")
+    assert refused.status == 429
+    error = error_of(refused)
+    assert (error["type"], error["code"], error["param"]) == ("requests", "rate_limit_exceeded", None)
+    assert 1 <= int(refused.headers["retry-after"]) <= 15
+    assert f"again in {refused.headers['retry-after']} s" in error["message"]
+    assert server.post(CHAT, HELLO, headers={"x-api-key": "anna"}).status == 429
+    assert [models(server, "otto").status for _ in range(5)] == [200] * 4 + [429]
+    assert models(server, "nobody").status == 401
+    for _ in range(10):  # what is open to everybody counts for nobody
+        assert server.get("/health").status == 200
+
+
+def test_an_address_where_there_are_no_keys_and_the_wait_is_enough(start_server):
+    server = start_server("--rate-limit", 60, "--rate-limit-burst", 2)
+    seen = [models(server, key).status for key in ("any", "other", None, None, None)]
+    assert seen[:2] == [200, 200] and 429 in seen
+    while (refused := models(server)).status != 429:
+        pass
+    assert refused.headers["retry-after"] == "1"
+    time.sleep(1.01)
+    assert models(server).status == 200
+
+
+@pytest.mark.parametrize("flags, text", [
+    (["--rate-limit-burst", "2"], "--rate-limit-burst: needs --rate-limit"),
+    (["--rate-limit", "-1"], "--rate-limit: -1 is out of range"),
+    (["--rate-limit", "1", "--rate-limit-burst", "0"], "--rate-limit-burst: 0 is out of range"),
+], ids=str)
+def test_usage(run_quern, tiny, flags, text):
+    done = run_quern("serve", tiny, "--port", "0", *flags)
+    assert done.returncode == 2
+    assert text in done.stderr.decode()
