@@ -21,7 +21,7 @@ static bool may_style(void)
     return (no_color == NULL || no_color[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
 }
 
-static void style(const qn_answer *a, const char *code)
+static void style(const qn_shown_answer *a, const char *code)
 {
     if (a->prints_to_terminal && may_style()) {
         fputs(code, stdout);
@@ -34,7 +34,7 @@ static bool is_control(uint32_t code)
     return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
 }
 
-static void print_text(const qn_answer *a, const char *text, size_t bytes)
+static void print_text(const qn_shown_answer *a, const char *text, size_t bytes)
 {
     if (!a->prints_to_terminal) {
         fwrite(text, 1, bytes, stdout);
@@ -54,7 +54,7 @@ static void print_text(const qn_answer *a, const char *text, size_t bytes)
 }
 
 /* Folded thinking counts on stdout, where its line will stay; hidden thinking on stderr. */
-static FILE *status_stream(const qn_answer *a)
+static FILE *status_stream(const qn_shown_answer *a)
 {
     if (a->thinking == QN_THINKING_FOLD) {
         return a->prints_to_terminal ? stdout : NULL;
@@ -62,7 +62,7 @@ static FILE *status_stream(const qn_answer *a)
     return isatty(STDERR_FILENO) ? stderr : NULL;
 }
 
-static void draw_status(qn_answer *a, const char *end)
+static void draw_status(qn_shown_answer *a, const char *end)
 {
     FILE *stream = status_stream(a);
     if (stream != NULL) {
@@ -74,7 +74,7 @@ static void draw_status(qn_answer *a, const char *end)
     }
 }
 
-static void clear_status(qn_answer *a)
+static void clear_status(qn_shown_answer *a)
 {
     FILE *stream = status_stream(a);
     if (a->status_shown && stream != NULL) {
@@ -84,7 +84,7 @@ static void clear_status(qn_answer *a)
     a->status_shown = false;
 }
 
-static void take_reasoning(qn_answer *a, const qn_output *output)
+static void take_reasoning(qn_shown_answer *a, const qn_output *output)
 {
     if (a->thinking == QN_THINKING_SHOW) {
         if (!a->thinking_open) {
@@ -98,7 +98,7 @@ static void take_reasoning(qn_answer *a, const qn_output *output)
     a->thinking_open = true;
 }
 
-static void close_thinking(qn_answer *a)
+static void close_thinking(qn_shown_answer *a)
 {
     if (!a->thinking_open) {
         return;
@@ -117,7 +117,7 @@ static void close_thinking(qn_answer *a)
 
 static bool on_output(void *context, const qn_output *output)
 {
-    qn_answer *a = context;
+    qn_shown_answer *a = context;
     bool content = output->channel == QN_CHANNEL_CONTENT;
     qn_buffer *text = content ? &a->content : &a->reasoning;
     qn_buffer_append(text, output->text, output->bytes);
@@ -140,7 +140,7 @@ static bool on_output(void *context, const qn_output *output)
 
 static bool still_wanted(void *context)
 {
-    const qn_answer *a = context;
+    const qn_shown_answer *a = context;
     return a->interrupted == NULL || !a->interrupted();
 }
 
@@ -150,7 +150,7 @@ static bool on_step(void *context, const qn_step *step)
     return still_wanted(context);
 }
 
-static void end_text(qn_answer *a)
+static void end_text(qn_shown_answer *a)
 {
     bool show = a->thinking == QN_THINKING_SHOW;
     bool only_thought = a->content.size == 0 && a->reasoning.size > 0;
@@ -169,8 +169,8 @@ static void end_text(qn_answer *a)
     }
 }
 
-qn_status qn_answer_run(qn_answer *answer, qn_engine *engine, const qn_request *request, qn_result *result,
-                        qn_error *err)
+qn_status qn_shown_answer_run(qn_shown_answer *answer, qn_engine *engine, const qn_request *request, qn_result *result,
+                              qn_error *err)
 {
     const qn_listener listener = {.context = answer,
                                   .on_start = still_wanted,
@@ -193,13 +193,13 @@ qn_status qn_answer_run(qn_answer *answer, qn_engine *engine, const qn_request *
     return status;
 }
 
-void qn_answer_free(qn_answer *answer)
+void qn_shown_answer_free(qn_shown_answer *answer)
 {
     qn_buffer_free(&answer->reasoning);
     qn_buffer_free(&answer->content);
 }
 
-void qn_answer_log_timings(const qn_result *result, const qn_sampling *sampling, uint64_t load_us)
+void qn_shown_answer_log_timings(const qn_result *result, const qn_sampling *sampling, uint64_t load_us)
 {
     qn_buffer line = {0};
     if (load_us > 0) {

@@ -14,8 +14,8 @@ typedef enum qn_thinking {
     QN_THINKING_FOLD  /* one dim line that counts tokens */
 } qn_thinking;
 
-/* Start from {.thinking = ...}; release with qn_answer_free. */
-typedef struct qn_answer {
+/* Start from {.thinking = ...}; release with qn_shown_answer_free. */
+typedef struct qn_shown_answer {
     qn_thinking thinking;
     bool collect_only;            /* nothing is printed (--json) */
     bool (*interrupted)(void);    /* asked at every step: true ends the answer; NULL: never */
@@ -26,16 +26,16 @@ typedef struct qn_answer {
     size_t reasoning_tokens;
     uint64_t status_drawn_us;
     qn_error error; /* status QN_OK: none */
-} qn_answer;
+} qn_shown_answer;
 
 /* Runs the request and prints the answer as it comes, with a newline at its end. QN_RESOURCE when stdout can't be
  * written. *result as from qn_engine_generate: the caller releases it. */
-qn_status qn_answer_run(qn_answer *answer, qn_engine *engine, const qn_request *request, qn_result *result,
-                        qn_error *err);
-void qn_answer_free(qn_answer *answer);
+qn_status qn_shown_answer_run(qn_shown_answer *answer, qn_engine *engine, const qn_request *request, qn_result *result,
+                              qn_error *err);
+void qn_shown_answer_free(qn_shown_answer *answer);
 
 /* One line on stderr: tokens and speed of prompt and answer, what speculation did, the seed when sampling. load_us 0:
  * not told. */
-void qn_answer_log_timings(const qn_result *result, const qn_sampling *sampling, uint64_t load_us);
+void qn_shown_answer_log_timings(const qn_result *result, const qn_sampling *sampling, uint64_t load_us);
 
 #endif

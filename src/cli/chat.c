@@ -117,7 +117,7 @@ static qn_status obey(chat *c, const char *word, qn_error *err)
 }
 
 /* The answer becomes part of the conversation, its thinking as reasoning_content, which the template places. */
-static qn_status remember(chat *c, const qn_answer *answer, qn_error *err)
+static qn_status remember(chat *c, const qn_shown_answer *answer, qn_error *err)
 {
     qn_status status = qn_run_add_message(c->messages, "assistant", qn_buffer_string(&answer->content),
                                           answer->content.size, err);
@@ -134,8 +134,8 @@ static qn_status remember(chat *c, const qn_answer *answer, qn_error *err)
 static qn_status answer(chat *c, qn_error *err)
 {
     qn_tokens prompt = {0};
-    qn_answer shown = {.thinking = c->options->show_thinking ? QN_THINKING_SHOW : QN_THINKING_FOLD,
-                       .interrupted = interrupted};
+    qn_shown_answer shown = {.thinking = c->options->show_thinking ? QN_THINKING_SHOW : QN_THINKING_FOLD,
+                             .interrupted = interrupted};
     qn_request request = {.prompt_count = 0};
     qn_result result;
     qn_status status = qn_run_prompt(c->options, c->engine, c->messages, &prompt, err);
@@ -144,17 +144,17 @@ static qn_status answer(chat *c, qn_error *err)
         status = qn_run_sampling(c->options, c->engine, &request.sampling, err);
     }
     if (status == QN_OK) {
-        status = qn_answer_run(&shown, c->engine, &request, &result, err);
+        status = qn_shown_answer_run(&shown, c->engine, &request, &result, err);
     }
     if (status == QN_OK) {
         if (result.finish == QN_FINISH_CANCELLED) {
             fputs("(interrupted)\n", stdout);
         }
-        qn_answer_log_timings(&result, &request.sampling, 0);
+        qn_shown_answer_log_timings(&result, &request.sampling, 0);
         status = remember(c, &shown, err);
         qn_result_free(&result);
     }
-    qn_answer_free(&shown);
+    qn_shown_answer_free(&shown);
     qn_tokens_free(&prompt);
     return status;
 }

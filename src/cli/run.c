@@ -164,7 +164,7 @@ static json_t *timings_value(const qn_result *r, uint64_t load_us)
                      "drafts_accepted", (json_int_t)r->timings.drafts_accepted);
 }
 
-static qn_status print_json(const qn_run_options *options, const qn_answer *answer, const qn_result *result,
+static qn_status print_json(const qn_run_options *options, const qn_shown_answer *answer, const qn_result *result,
                             const qn_sampling *sampling, uint64_t load_us, qn_error *err)
 {
     json_t *root = json_object();
@@ -232,22 +232,22 @@ static qn_status make_prompt(const qn_run_options *options, const qn_engine *eng
 static qn_status answer_once(const qn_run_options *options, qn_engine *engine, const qn_tokens *prompt, qn_error *err)
 {
     qn_request request = qn_run_request(options, engine, prompt);
-    qn_answer answer = {.thinking = options->show_thinking ? QN_THINKING_SHOW : QN_THINKING_HIDE,
-                        .collect_only = options->json};
+    qn_shown_answer answer = {.thinking = options->show_thinking ? QN_THINKING_SHOW : QN_THINKING_HIDE,
+                              .collect_only = options->json};
     qn_result result;
     qn_status status = qn_run_sampling(options, engine, &request.sampling, err);
     if (status == QN_OK) {
-        status = qn_answer_run(&answer, engine, &request, &result, err);
+        status = qn_shown_answer_run(&answer, engine, &request, &result, err);
     }
     if (status == QN_OK) {
         uint64_t load_us = qn_engine_load_us(engine);
         if (options->json) {
             status = print_json(options, &answer, &result, &request.sampling, load_us, err);
         }
-        qn_answer_log_timings(&result, &request.sampling, load_us);
+        qn_shown_answer_log_timings(&result, &request.sampling, load_us);
         qn_result_free(&result);
     }
-    qn_answer_free(&answer);
+    qn_shown_answer_free(&answer);
     return status;
 }
 

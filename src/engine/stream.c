@@ -184,6 +184,9 @@ static qn_status check_memory(const qn_stream *stream, qn_error *err)
 {
     bool failed = stream->pieces.failed || stream->runs.failed || stream->tokens.failed ||
                   stream->prompt_logprobs.failed || stream->prompt_ranks.failed;
+    const qn_job_news *news = &stream->news; /* cut short, logprobs may be fewer than the tokens */
+    failed = failed || news->tokens.failed || news->logprobs.failed || news->ranks.failed ||
+             news->prompt_logprobs.failed || news->prompt_ranks.failed;
     return failed ? qn_fail_memory(err, "the answer", stream->pieces.size + stream->tokens.size) : QN_OK;
 }
 

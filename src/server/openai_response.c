@@ -13,31 +13,6 @@ void qn_chat_head_start(qn_chat_head *head)
     head->created = qn_unix_seconds();
 }
 
-static uint64_t longer(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-void qn_chat_totals_add(qn_chat_totals *totals, const qn_result *result)
-{
-    qn_timings *sum = &totals->timings;
-    const qn_timings *t = &result->timings;
-    if (totals->choices++ == 0) {
-        sum->prompt_tokens = result->prompt_tokens;
-        sum->cached_tokens = t->cached_tokens;
-    }
-    sum->queue_us = longer(sum->queue_us, t->queue_us);
-    sum->prefill_us = longer(sum->prefill_us, t->prefill_us);
-    sum->decode_us = longer(sum->decode_us, t->decode_us);
-    sum->longest_gap_us = longer(sum->longest_gap_us, t->longest_gap_us);
-    sum->completion_tokens += result->completion_tokens;
-    sum->steps += t->steps;
-    sum->drafts_proposed += t->drafts_proposed;
-    sum->drafts_accepted += t->drafts_accepted;
-    sum->preemptions += t->preemptions;
-    totals->reasoning_tokens += result->reasoning_tokens;
-}
-
 static void write_string(qn_buffer *out, const char *text)
 {
     qn_buffer_json_string(out, text, strlen(text));
@@ -110,7 +85,7 @@ static void write_finish(qn_buffer *out, const qn_result *result)
     qn_buffer_char(out, '}');
 }
 
-static void write_usage(qn_buffer *out, const qn_chat_head *head, const qn_chat_totals *totals)
+static void write_usage(qn_buffer *out, const qn_chat_head *head, const qn_answer_totals *totals)
 {
     const qn_timings *t = &totals->timings;
     qn_buffer_format(out, ",\"usage\":{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu",
@@ -124,7 +99,7 @@ static void write_usage(qn_buffer *out, const qn_chat_head *head, const qn_chat_
 
 /* Rates and draft_n* are named, and draft_n* told again, as llama.cpp has them, which clients read already. The first
  * token of each choice comes with the prompt; decoding makes the others. */
-static void write_timings(qn_buffer *out, const qn_chat_totals *totals)
+static void write_timings(qn_buffer *out, const qn_answer_totals *totals)
 {
     const qn_timings *t = &totals->timings;
     size_t decoded = t->completion_tokens > totals->choices ? t->completion_tokens - totals->choices : 0;
@@ -160,7 +135,7 @@ static void write_choice(qn_buffer *out, const qn_chat_choice *choice)
 }
 
 void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_chat_choice *choices, size_t count,
-                          const qn_chat_prompt_part *prompt, const qn_chat_totals *totals)
+                          const qn_chat_prompt_part *prompt, const qn_answer_totals *totals)
 {
     write_head(out, head, "chat.completion");
     qn_buffer_text(out, ",\"choices\":[");
@@ -214,7 +189,7 @@ void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t i
 }
 
 void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, const qn_result *result,
-                                const qn_chat_tokens *tokens, const qn_chat_totals *totals)
+                                const qn_chat_tokens *tokens, const qn_answer_totals *totals)
 {
     open_chunk(out, head, index);
     qn_buffer_char(out, '}');
@@ -225,7 +200,7 @@ void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, size_t
     close_chunk(out, head);
 }
 
-void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_chat_totals *totals)
+void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_answer_totals *totals)
 {
     write_head(out, head, "chat.completion.chunk");
     qn_buffer_text(out, ",\"choices\":[]");

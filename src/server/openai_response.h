@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "engine/engine.h"
+#include "server/answer_totals.h"
 
 /* What all parts of one answer say. */
 typedef struct qn_chat_head {
@@ -20,18 +21,6 @@ typedef struct qn_chat_head {
 
 /* A new id and the time. */
 void qn_chat_head_start(qn_chat_head *head);
-
-/* What usage and timings tell: of one choice, or of several together. */
-typedef struct qn_chat_totals {
-    size_t choices; /* added so far */
-    qn_timings timings;
-    size_t reasoning_tokens;
-    int64_t seed;
-} qn_chat_totals;
-
-/* Adds a choice: counts add up, times are the longest; the prompt and what of it was cached are the first choice's.
- * Tokens of the answer count up to its end, not what the engine computed beyond a stop string. */
-void qn_chat_totals_add(qn_chat_totals *totals, const qn_result *result);
 
 /* What is told of tokens besides their text. */
 typedef struct qn_chat_tokens {
@@ -57,7 +46,7 @@ typedef struct qn_chat_prompt_part {
 } qn_chat_prompt_part;
 
 void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_chat_choice *choices, size_t count,
-                          const qn_chat_prompt_part *prompt, const qn_chat_totals *totals);
+                          const qn_chat_prompt_part *prompt, const qn_answer_totals *totals);
 
 void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head, size_t index,
                               const qn_chat_prompt_part *prompt);
@@ -65,8 +54,8 @@ void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t i
                               const char *text, size_t bytes, const qn_chat_tokens *tokens);
 /* totals: of this choice. */
 void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, const qn_result *result,
-                                const qn_chat_tokens *tokens, const qn_chat_totals *totals);
+                                const qn_chat_tokens *tokens, const qn_answer_totals *totals);
 /* totals: of all choices. */
-void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_chat_totals *totals);
+void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_answer_totals *totals);
 
 #endif

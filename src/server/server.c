@@ -111,13 +111,20 @@ void qn_server_report_unread(qn_server *server, const json_t *template_kwargs)
     }
 }
 
-void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error *err)
+void qn_reply_error_as(qn_http_reply *reply,
+                       void (*write_error)(const qn_api_error *error, const qn_error *err, qn_buffer *out),
+                       qn_api_error error, const qn_error *err)
 {
     reply->status = error.status;
     reply->content_type = "application/json";
     reply->retry_after_s = error.status == 503 || error.status == 429 ? 1 : 0;
     qn_buffer_clear(&reply->body);
-    qn_api_error_write(&error, err, &reply->body);
+    write_error(&error, err, &reply->body);
+}
+
+void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error *err)
+{
+    qn_reply_error_as(reply, qn_api_error_write, error, err);
 }
 
 void qn_reply_error(qn_http_reply *reply, const qn_error *err)

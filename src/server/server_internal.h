@@ -41,6 +41,10 @@ void qn_server_report_unread(qn_server *server, const json_t *template_kwargs);
 void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error *err);
 /* The same with what qn_api_error_of says; a line in the log when it is the server's own fault (500). */
 void qn_reply_error(qn_http_reply *reply, const qn_error *err);
+/* As qn_reply_api_error, in another API's shape. */
+void qn_reply_error_as(qn_http_reply *reply,
+                       void (*write_error)(const qn_api_error *error, const qn_error *err, qn_buffer *out),
+                       qn_api_error error, const qn_error *err);
 
 /* The same in the shape of the API that the path belongs to, for errors that are found before there is a handler. */
 void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error error, const qn_error *err);

@@ -33,12 +33,12 @@ static const qn_result result = {
                 .preemptions = 1},
 };
 
-static qn_chat_totals totals_of(const qn_result *first, const qn_result *second)
+static qn_answer_totals totals_of(const qn_result *first, const qn_result *second)
 {
-    qn_chat_totals totals = {.seed = -7};
-    qn_chat_totals_add(&totals, first);
+    qn_answer_totals totals = {.seed = -7};
+    qn_answer_totals_add(&totals, first, true);
     if (second != NULL) {
-        qn_chat_totals_add(&totals, second);
+        qn_answer_totals_add(&totals, second, false);
     }
     return totals;
 }
@@ -47,7 +47,7 @@ static void write_one(qn_buffer *out, const qn_chat_head *head, const qn_buffer 
                       const qn_result *of)
 {
     const qn_chat_choice choice = {.result = of, .content = content, .reasoning = reasoning};
-    qn_chat_totals totals = totals_of(of, NULL);
+    qn_answer_totals totals = totals_of(of, NULL);
     qn_chat_write_answer(out, head, &choice, 1, &(qn_chat_prompt_part){0}, &totals);
 }
 
@@ -168,7 +168,7 @@ static void test_several_choices_add_up(void **state)
          .tokens = {.ids = ids, .id_count = 2, .with_ids = true}},
     };
     const qn_chat_prompt_part part = {.logprobs = &prompt, .ids = ids, .id_count = 1};
-    qn_chat_totals totals = totals_of(&result, &other);
+    qn_answer_totals totals = totals_of(&result, &other);
     qn_chat_write_answer(&out, &h, choices, 2, &part, &totals);
     json_t *answer = parse(&out);
     assert_int_equal(json_array_size(AT(answer, "choices")), 2);
@@ -223,7 +223,7 @@ static void test_chunks(void **state)
     assert_true(json_is_null(AT(chunk, "choices", "0", "finish_reason")));
     assert_true(json_is_null(AT(chunk, "usage")));
     json_decref(chunk);
-    qn_chat_totals totals = totals_of(&result, NULL);
+    qn_answer_totals totals = totals_of(&result, NULL);
     qn_result ended = result;
     ended.finish = QN_FINISH_LENGTH;
     qn_chat_write_finish_chunk(&out, &h, 1, &ended, &tokens, &totals);

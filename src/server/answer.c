@@ -1,0 +1,501 @@
+#include "server/answer.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "server/sse.h"
+
+enum {
+    KEEP_ALIVE_MS = 10000 /* between comments in a silent stream */
+};
+
+typedef struct choice {
+    qn_stream *stream;
+    bool over;
+    qn_buffer parts; /* qn_output: of the last take; of a whole body, whose text pointers are set at the end */
+    qn_buffer text;  /* of a whole body: that of its parts, back to back, a NUL behind each */
+    qn_buffer logprobs, ranks; /* of a whole body */
+} choice;
+
+struct qn_answer {
+    qn_server *server;
+    const qn_answer_api *api;
+    void *writer;
+    choice *choices;
+    size_t count, over_count, choices_each; /* choices_each: of one prompt */
+    qn_tokens *prompts;                     /* keep_prompts; else empty ones */
+    size_t prompt_count;
+    int64_t seed;
+    int logprobs, prompt_logprobs; /* -1: not asked for */
+    bool prompt_only;
+    char *stop_text; /* the strings of `stop`, which the streams read */
+    const char *stop[QN_STOP_MAX_STRINGS];
+    qn_answer_totals totals; /* of the choices that are over */
+    bool begun, ended;       /* of a stream */
+};
+
+void qn_answer_free(qn_answer *answer)
+{
+    if (answer == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < answer->count; i++) {
+        choice *c = &answer->choices[i];
+        qn_stream_close(c->stream);
+        qn_buffer_free(&c->parts);
+        qn_buffer_free(&c->text);
+        qn_buffer_free(&c->logprobs);
+        qn_buffer_free(&c->ranks);
+    }
+    for (size_t i = 0; i < answer->prompt_count; i++) {
+        qn_tokens_free(&answer->prompts[i]);
+    }
+    qn_free(answer->choices);
+    qn_free(answer->prompts);
+    qn_free(answer->stop_text);
+    answer->api->free(answer->writer);
+    qn_free(answer);
+}
+
+/* ---- from a request to streams ---- */
+
+/* Stop strings back to back with NULs, so that one block holds them. */
+static qn_status copy_stop(qn_answer *answer, const qn_generation_fields *fields, qn_error *err)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < fields->stop_count; i++) {
+        bytes += strlen(fields->stop[i]) + 1;
+    }
+    answer->stop_text = qn_alloc(bytes, 1);
+    if (answer->stop_text == NULL) {
+        return qn_fail_memory(err, "stop", bytes);
+    }
+    char *at = answer->stop_text;
+    for (size_t i = 0; i < fields->stop_count; i++) {
+        size_t length = strlen(fields->stop[i]) + 1;
+        memcpy(at, fields->stop[i], length);
+        answer->stop[i] = at;
+        at += length;
+    }
+    return QN_OK;
+}
+
+/* The sooner of the request's own deadline and the server's; 0: none. */
+static uint64_t timeout_of(const qn_server *server, const qn_generation_fields *fields)
+{
+    uint64_t own = fields->timeout_us, given = server->options.request_timeout_us;
+    return own == 0 || (given > 0 && given < own) ? given : own;
+}
+
+static qn_request request_of(const qn_answer *answer, const qn_answer_options *options)
+{
+    const qn_generation_fields *fields = options->generation;
+    qn_request request = {
+        .sampling = fields->sampling,
+        .max_tokens = fields->max_tokens,
+        .min_tokens = fields->min_tokens,
+        .stop_token_ids = fields->stop_token_ids,
+        .stop_token_count = fields->stop_token_count,
+        .ignore_eos = fields->ignore_eos,
+        .priority = fields->priority,
+        .timeout_us = timeout_of(answer->server, fields),
+        .cache_salt = fields->cache_salt,
+        .has_logprobs = options->logprobs >= 0,
+        .logprobs = options->logprobs >= 0 ? (size_t)options->logprobs : 0,
+        .stop = answer->stop,
+        .stop_count = fields->stop_count,
+        .raw_text = options->raw_text,
+    };
+    if (options->prompt_only) {
+        request.max_tokens = 1;
+        request.min_tokens = 0;
+    }
+    if (!fields->seed_given) {
+        request.sampling.seed = qn_random_told_seed();
+    }
+    return request;
+}
+
+static qn_status open_streams(qn_answer *answer, const qn_request *base, const qn_tokens *prompts, qn_error *err)
+{
+    qn_engine *engine = answer->server->engine;
+    for (size_t i = 0; i < answer->count; i++) {
+        const qn_tokens *prompt = &prompts[i / answer->choices_each];
+        qn_request request = *base;
+        request.prompt_ids = prompt->ids;
+        request.prompt_count = prompt->count;
+        request.in_reasoning = !base->raw_text && qn_engine_opens_reasoning(engine, prompt->ids, prompt->count);
+        request.sampling.choice = (uint32_t)(i % answer->choices_each);
+        if (i % answer->choices_each == 0 &&
+            answer->prompt_logprobs >= 0) { /* the same for all: the first tells them */
+            request.has_prompt_logprobs = true;
+            request.prompt_logprobs = (size_t)answer->prompt_logprobs;
+        }
+        qn_status status = qn_stream_open(engine, &request, &answer->choices[i].stream, err);
+        if (status != QN_OK) {
+            return status;
+        }
+    }
+    return QN_OK;
+}
+
+static qn_status make_room(qn_answer *answer, const qn_answer_options *options, const qn_tokens *prompts,
+                           size_t prompt_count, qn_error *err)
+{
+    answer->choices_each = options->generation->n;
+    size_t count = prompt_count * answer->choices_each;
+    answer->choices = qn_alloc_zero(count, sizeof *answer->choices);
+    answer->prompts = qn_alloc_zero(prompt_count, sizeof *answer->prompts);
+    if (answer->choices == NULL || answer->prompts == NULL) {
+        return qn_fail_memory(err, "choices", count * sizeof *answer->choices);
+    }
+    answer->count = count;
+    answer->prompt_count = prompt_count;
+    for (size_t i = 0; options->keep_prompts && i < prompt_count; i++) {
+        if (!qn_tokens_append(&answer->prompts[i], prompts[i].ids, prompts[i].count)) {
+            return qn_fail_memory(err, "prompt", prompts[i].count * sizeof *prompts[i].ids);
+        }
+    }
+    return copy_stop(answer, options->generation, err);
+}
+
+static qn_status submit(qn_answer *answer, const qn_answer_options *options, const qn_tokens *prompts,
+                        size_t prompt_count, qn_error *err)
+{
+    qn_status status = make_room(answer, options, prompts, prompt_count, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    qn_request request = request_of(answer, options);
+    answer->seed = (int64_t)request.sampling.seed;
+    answer->totals.seed = answer->seed;
+    return open_streams(answer, &request, prompts, err);
+}
+
+qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *writer, const qn_answer_options *options,
+                          const qn_tokens *prompts, size_t prompt_count, qn_answer **out, qn_error *err)
+{
+    qn_answer *answer = qn_alloc_zero(1, sizeof *answer);
+    if (answer == NULL) {
+        api->free(writer);
+        return qn_fail_memory(err, "request", sizeof *answer);
+    }
+    answer->server = server;
+    answer->api = api;
+    answer->writer = writer;
+    answer->logprobs = options->logprobs;
+    answer->prompt_logprobs = options->generation->prompt_logprobs;
+    answer->prompt_only = options->prompt_only;
+    qn_status status = submit(answer, options, prompts, prompt_count, err);
+    if (status != QN_OK) {
+        qn_answer_free(answer);
+        return status;
+    }
+    *out = answer;
+    return QN_OK;
+}
+
+/* ---- what writers read ---- */
+
+const qn_tokenizer *qn_answer_tokenizer(const qn_answer *answer)
+{
+    return qn_engine_tokenizer(answer->server->engine);
+}
+
+size_t qn_answer_choice_count(const qn_answer *answer)
+{
+    return answer->count;
+}
+
+size_t qn_answer_prompt_count(const qn_answer *answer)
+{
+    return answer->prompt_count;
+}
+
+const qn_tokens *qn_answer_prompt(const qn_answer *answer, size_t prompt)
+{
+    return &answer->prompts[prompt];
+}
+
+qn_stream_tokens qn_answer_prompt_logprobs(const qn_answer *answer, size_t prompt)
+{
+    return qn_stream_prompt(answer->choices[prompt * answer->choices_each].stream);
+}
+
+const qn_answer_totals *qn_answer_totals_of_all(const qn_answer *answer)
+{
+    return &answer->totals;
+}
+
+qn_answer_totals qn_answer_totals_of(const qn_answer *answer, const qn_answer_choice *one)
+{
+    qn_answer_totals totals = {.seed = answer->seed};
+    qn_answer_totals_add(&totals, &one->result, true);
+    return totals;
+}
+
+static qn_result result_of(const qn_answer *answer, size_t index)
+{
+    qn_result result = qn_stream_result(answer->choices[index].stream);
+    if (answer->prompt_only) {
+        result.completion_tokens = result.reasoning_tokens = 0;
+        result.finish = QN_FINISH_LENGTH;
+        result.stop_matched = NULL;
+        result.stop_token = -1;
+    }
+    return result;
+}
+
+/* All but the tokens. */
+static qn_answer_choice view_of(const qn_answer *answer, size_t index)
+{
+    const choice *c = &answer->choices[index];
+    return (qn_answer_choice){
+        .index = index,
+        .prompt = index / answer->choices_each,
+        .over = c->over,
+        .result = result_of(answer, index),
+        .parts = (const void *)c->parts.data,
+        .part_count = c->parts.size / sizeof(qn_output),
+    };
+}
+
+qn_answer_choice qn_answer_choice_at(const qn_answer *answer, size_t index)
+{
+    const choice *c = &answer->choices[index];
+    qn_answer_choice view = view_of(answer, index);
+    view.tokens = (qn_stream_tokens){.ids = view.result.tokens, .count = view.result.completion_tokens};
+    if (answer->logprobs >= 0) {
+        view.tokens.logprobs = (const void *)c->logprobs.data;
+        view.tokens.ranks = (const void *)c->ranks.data;
+    }
+    return view;
+}
+
+/* ---- news ---- */
+
+/* Choices of a prompt whose logprobs are told wait for the first of them, which brings these. */
+static bool must_wait(const qn_answer *answer, size_t index)
+{
+    const choice *first = &answer->choices[index - index % answer->choices_each];
+    return answer->prompt_logprobs >= 0 && first != &answer->choices[index] && !qn_stream_started(first->stream);
+}
+
+/* Waits until one of the choices that go on has news. */
+static qn_http_event wait_for_news(const qn_answer *answer, qn_http_exchange *exchange, int timeout_ms)
+{
+    int fds[QN_HTTP_WAIT_MAX];
+    for (size_t i = 0; i < answer->count; i++) {
+        bool silent = answer->choices[i].over || must_wait(answer, i);
+        fds[i] = silent ? -1 : qn_stream_fd(answer->choices[i].stream);
+    }
+    return qn_http_wait(exchange, fds, answer->count, timeout_ms);
+}
+
+_Static_assert((int)QN_REQUEST_MAX_CHOICES <= (int)QN_HTTP_WAIT_MAX, "one wait for all choices");
+
+/* Reads a choice's news. The end of the choice is added to the totals. */
+static qn_status take(qn_answer *answer, size_t index, qn_error *err)
+{
+    choice *c = &answer->choices[index];
+    qn_status status = qn_stream_take(c->stream, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    const qn_job_end *end = qn_stream_end(c->stream);
+    if (end != NULL && end->status != QN_OK) {
+        *err = end->err;
+        return end->status;
+    }
+    if (end != NULL) {
+        qn_result result = result_of(answer, index);
+        qn_answer_totals_add(&answer->totals, &result, index % answer->choices_each == 0);
+        c->over = true;
+        answer->over_count++;
+    }
+    return QN_OK;
+}
+
+/* A failure in the middle, as its client is told; the log too when it is the server's own fault. */
+static qn_api_error error_of(const qn_error *err)
+{
+    qn_api_error error = qn_api_error_of(err);
+    if (error.status == 500) {
+        qn_log_error(err);
+    }
+    return error;
+}
+
+/* ---- a stream of events ---- */
+
+static void send_news(qn_answer *answer, size_t index, qn_buffer *out)
+{
+    choice *c = &answer->choices[index];
+    qn_output output;
+    qn_buffer_clear(&c->parts);
+    while (!answer->prompt_only && qn_stream_next(c->stream, &output)) {
+        qn_buffer_append(&c->parts, &output, sizeof output);
+    }
+    qn_answer_choice view = view_of(answer, index);
+    if (!answer->prompt_only) {
+        view.tokens = qn_stream_taken(c->stream);
+    }
+    if (view.over || view.part_count > 0 || view.tokens.count > 0) {
+        answer->api->news(answer->writer, answer, &view, out);
+    }
+    out->failed = out->failed || c->parts.failed;
+}
+
+static void send_failure(qn_answer *answer, const qn_error *err, qn_buffer *out)
+{
+    qn_api_error error = error_of(err); /* too late for a status line */
+    answer->api->fail(answer->writer, &error, err, out);
+    answer->ended = true;
+}
+
+static void send_all_news(qn_answer *answer, qn_buffer *out)
+{
+    for (size_t i = 0; i < answer->count; i++) {
+        qn_error err;
+        if (answer->choices[i].over || must_wait(answer, i)) {
+            continue;
+        }
+        if (take(answer, i, &err) != QN_OK) {
+            send_failure(answer, &err, out);
+            return;
+        }
+        send_news(answer, i, out);
+    }
+    if (answer->over_count == answer->count) {
+        answer->api->end(answer->writer, answer, out);
+        answer->ended = true;
+    }
+}
+
+static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
+{
+    qn_answer *answer = state;
+    if (!answer->begun) {
+        answer->begun = true;
+        answer->api->begin(answer->writer, answer, out);
+        if (out->size > 0) {
+            return true;
+        }
+    }
+    while (out->size == 0 && !out->failed && !answer->ended) {
+        switch (wait_for_news(answer, exchange, KEEP_ALIVE_MS)) {
+        case QN_HTTP_GONE:
+            return false;
+        case QN_HTTP_TIMEOUT:
+            qn_sse_comment(out, "working");
+            return true;
+        case QN_HTTP_NEWS:
+            send_all_news(answer, out);
+            break;
+        }
+    }
+    return !answer->ended;
+}
+
+static void close_stream(void *state)
+{
+    qn_answer_free(state);
+}
+
+void qn_answer_stream(qn_answer *answer, qn_http_reply *reply)
+{
+    reply->status = 200;
+    reply->content_type = "text/event-stream; charset=utf-8";
+    reply->stream = (qn_http_stream){.state = answer, .pull = pull, .close = close_stream};
+}
+
+/* ---- one body ---- */
+
+static void keep_output(choice *c, const qn_output *output)
+{
+    qn_output *last = c->parts.size > 0 ? (qn_output *)(void *)(c->parts.data + c->parts.size) - 1 : NULL;
+    if (last != NULL && last->channel == output->channel) {
+        c->text.size -= c->text.failed ? 0 : 1; /* the NUL between them */
+        last->bytes += output->bytes;
+        last->reasoning_tokens = output->reasoning_tokens;
+    } else {
+        qn_buffer_append(&c->parts, output, sizeof *output);
+    }
+    qn_buffer_append(&c->text, output->text, output->bytes);
+    qn_buffer_char(&c->text, '\0');
+}
+
+static void keep_logprobs(const qn_answer *answer, choice *c)
+{
+    qn_stream_tokens taken = qn_stream_taken(c->stream);
+    if (answer->logprobs >= 0 && taken.logprobs != NULL) {
+        qn_buffer_append(&c->logprobs, taken.logprobs,
+                         taken.count * (1 + (size_t)answer->logprobs) * sizeof *taken.logprobs);
+        qn_buffer_append(&c->ranks, taken.ranks, taken.count * sizeof *taken.ranks);
+    }
+}
+
+static qn_status collect_choice(qn_answer *answer, size_t index, qn_error *err)
+{
+    choice *c = &answer->choices[index];
+    qn_status status = take(answer, index, err);
+    if (status != QN_OK || answer->prompt_only) {
+        return status;
+    }
+    qn_output output;
+    while (qn_stream_next(c->stream, &output)) {
+        keep_output(c, &output);
+    }
+    keep_logprobs(answer, c);
+    if (c->parts.failed || c->text.failed || c->logprobs.failed || c->ranks.failed) {
+        return qn_fail_memory(err, "answer", c->text.size + c->logprobs.size);
+    }
+    return QN_OK;
+}
+
+/* Until all choices are over. */
+static qn_status collect(qn_answer *answer, qn_http_exchange *exchange, qn_error *err)
+{
+    while (answer->over_count < answer->count) {
+        qn_http_event event = wait_for_news(answer, exchange, -1);
+        if (event == QN_HTTP_GONE) {
+            return qn_fail(err, QN_CANCELLED, "request: the client hung up: nothing to do");
+        }
+        for (size_t i = 0; event == QN_HTTP_NEWS && i < answer->count; i++) {
+            bool silent = answer->choices[i].over || must_wait(answer, i);
+            qn_status status = silent ? QN_OK : collect_choice(answer, i, err);
+            if (status != QN_OK) {
+                return status;
+            }
+        }
+    }
+    return QN_OK;
+}
+
+/* The text moved while it grew. */
+static void point_at_text(choice *c)
+{
+    qn_output *parts = (void *)c->parts.data;
+    const char *at = c->text.data;
+    for (size_t i = 0; i < c->parts.size / sizeof *parts; i++) {
+        parts[i].text = at;
+        at += parts[i].bytes + 1;
+    }
+}
+
+void qn_answer_reply(qn_answer *answer, qn_http_exchange *exchange, qn_http_reply *reply)
+{
+    qn_error err;
+    if (collect(answer, exchange, &err) != QN_OK) { /* also when the client is gone and reads no reply */
+        qn_reply_error_as(reply, answer->api->write_error, error_of(&err), &err);
+        return;
+    }
+    for (size_t i = 0; i < answer->count; i++) {
+        point_at_text(&answer->choices[i]);
+    }
+    answer->api->body(answer->writer, answer, &reply->body);
+    reply->status = 200;
+    reply->content_type = "application/json";
+}

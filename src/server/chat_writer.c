@@ -1,0 +1,206 @@
+#include "server/chat_writer.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "server/logprobs_json.h"
+#include "server/openai_response.h"
+#include "server/sse.h"
+
+typedef struct chat_writer {
+    qn_chat_head head;
+    int logprobs, prompt_logprobs; /* -1: not asked for */
+    bool with_ids;
+    qn_buffer scratch; /* one chunk's JSON */
+} chat_writer;
+
+qn_status qn_chat_writer_new(const qn_server *server, const qn_chat_request *chat, void **out, qn_error *err)
+{
+    chat_writer *w = qn_alloc_zero(1, sizeof *w);
+    if (w == NULL) {
+        return qn_fail_memory(err, "request", sizeof *w);
+    }
+    w->head.model = server->options.model_names[0];
+    w->head.prompt_details = server->options.prompt_details;
+    w->head.include_usage = chat->include_usage;
+    qn_chat_head_start(&w->head);
+    w->logprobs = chat->logprobs;
+    w->prompt_logprobs = chat->generation.prompt_logprobs;
+    w->with_ids = chat->return_token_ids;
+    *out = w;
+    return QN_OK;
+}
+
+static void free_writer(void *writer)
+{
+    chat_writer *w = writer;
+    qn_buffer_free(&w->scratch);
+    qn_free(w);
+}
+
+/* The elements of logprobs.content; NULL: not asked for. */
+static const qn_buffer *write_logprobs(const chat_writer *w, const qn_answer *answer, const qn_stream_tokens *tokens,
+                                       qn_buffer *out)
+{
+    if (w->logprobs < 0) {
+        return NULL;
+    }
+    if (tokens->logprobs != NULL) {
+        qn_logprobs_write_content(out, qn_answer_tokenizer(answer), tokens->logprobs, tokens->count,
+                                  (size_t)w->logprobs);
+    }
+    return out;
+}
+
+static qn_chat_prompt_part prompt_ids(const chat_writer *w, const qn_answer *answer)
+{
+    const qn_tokens *prompt = qn_answer_prompt(answer, 0);
+    return w->with_ids ? (qn_chat_prompt_part){.ids = prompt->ids, .id_count = prompt->count}
+                       : (qn_chat_prompt_part){0};
+}
+
+/* ---- a stream of chunks ---- */
+
+/* Frames what is in scratch as one event. */
+static void send_chunk(chat_writer *w, qn_buffer *out)
+{
+    qn_sse_data(out, qn_buffer_string(&w->scratch), w->scratch.size);
+    out->failed = out->failed || w->scratch.failed;
+    qn_buffer_clear(&w->scratch);
+}
+
+static void begin(void *writer, const qn_answer *answer, qn_buffer *out)
+{
+    chat_writer *w = writer;
+    for (size_t i = 0; i < qn_answer_choice_count(answer); i++) {
+        const qn_chat_prompt_part prompt = i == 0 ? prompt_ids(w, answer) : (qn_chat_prompt_part){0};
+        qn_chat_write_role_chunk(&w->scratch, &w->head, i, &prompt);
+        send_chunk(w, out);
+    }
+}
+
+/* Tokens are told once, with the first chunk. */
+static void news(void *writer, const qn_answer *answer, const qn_answer_choice *choice, qn_buffer *out)
+{
+    chat_writer *w = writer;
+    qn_buffer logprobs = {0};
+    const qn_chat_tokens told = {.logprobs = write_logprobs(w, answer, &choice->tokens, &logprobs),
+                                 .ids = choice->tokens.ids,
+                                 .id_count = choice->tokens.count,
+                                 .with_ids = w->with_ids};
+    const qn_chat_tokens *tokens = choice->tokens.count > 0 ? &told : NULL;
+    for (size_t i = 0; i < choice->part_count; i++) {
+        const qn_output *part = &choice->parts[i];
+        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, part->channel, part->text, part->bytes, tokens);
+        send_chunk(w, out);
+        tokens = NULL;
+    }
+    if (choice->over) {
+        qn_answer_totals totals = qn_answer_totals_of(answer, choice);
+        qn_chat_write_finish_chunk(&w->scratch, &w->head, choice->index, &choice->result, tokens, &totals);
+        send_chunk(w, out);
+    } else if (tokens != NULL && (told.logprobs != NULL || told.with_ids)) {
+        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, QN_CHANNEL_CONTENT, "", 0, tokens);
+        send_chunk(w, out);
+    }
+    qn_buffer_free(&logprobs);
+}
+
+static void send_done(qn_buffer *out)
+{
+    qn_sse_data(out, "[DONE]", strlen("[DONE]"));
+}
+
+static void end(void *writer, const qn_answer *answer, qn_buffer *out)
+{
+    chat_writer *w = writer;
+    if (w->head.include_usage) {
+        qn_chat_write_usage_chunk(&w->scratch, &w->head, qn_answer_totals_of_all(answer));
+        send_chunk(w, out);
+    }
+    send_done(out);
+}
+
+static void fail(void *writer, const qn_api_error *error, const qn_error *err, qn_buffer *out)
+{
+    chat_writer *w = writer;
+    qn_buffer_clear(&w->scratch);
+    qn_api_error_write(error, err, &w->scratch);
+    send_chunk(w, out);
+    send_done(out);
+}
+
+/* ---- one body ---- */
+
+/* What a finished choice says, as text. */
+typedef struct message {
+    qn_result result;
+    qn_buffer content, reasoning, logprobs;
+} message;
+
+static qn_chat_choice fill_message(const chat_writer *w, const qn_answer *answer, size_t index, message *m)
+{
+    qn_answer_choice choice = qn_answer_choice_at(answer, index);
+    m->result = choice.result;
+    for (size_t i = 0; i < choice.part_count; i++) {
+        const qn_output *part = &choice.parts[i];
+        qn_buffer_append(part->channel == QN_CHANNEL_REASONING ? &m->reasoning : &m->content, part->text, part->bytes);
+    }
+    return (qn_chat_choice){.index = index,
+                            .result = &m->result,
+                            .content = &m->content,
+                            .reasoning = &m->reasoning,
+                            .tokens = {.logprobs = write_logprobs(w, answer, &choice.tokens, &m->logprobs),
+                                       .ids = choice.tokens.ids,
+                                       .id_count = choice.tokens.count,
+                                       .with_ids = w->with_ids}};
+}
+
+static void write_messages(const chat_writer *w, const qn_answer *answer, qn_chat_choice *choices, message *messages,
+                           qn_buffer *out)
+{
+    size_t count = qn_answer_choice_count(answer);
+    for (size_t i = 0; i < count; i++) {
+        choices[i] = fill_message(w, answer, i, &messages[i]);
+        out->failed = out->failed || messages[i].content.failed || messages[i].reasoning.failed;
+    }
+    qn_buffer logprobs = {0};
+    qn_chat_prompt_part prompt = prompt_ids(w, answer);
+    if (w->prompt_logprobs >= 0) {
+        qn_stream_tokens told = qn_answer_prompt_logprobs(answer, 0);
+        qn_logprobs_write_prompt(&logprobs, qn_answer_tokenizer(answer), told.logprobs, told.ranks, told.count,
+                                 (size_t)w->prompt_logprobs);
+        prompt.logprobs = &logprobs;
+    }
+    qn_chat_write_answer(out, &w->head, choices, count, &prompt, qn_answer_totals_of_all(answer));
+    qn_buffer_free(&logprobs);
+}
+
+static void body(void *writer, const qn_answer *answer, qn_buffer *out)
+{
+    size_t count = qn_answer_choice_count(answer);
+    qn_chat_choice *choices = qn_alloc_zero(count, sizeof *choices);
+    message *messages = qn_alloc_zero(count, sizeof *messages);
+    if (choices != NULL && messages != NULL) {
+        write_messages(writer, answer, choices, messages, out);
+    } else {
+        out->failed = true;
+    }
+    for (size_t i = 0; messages != NULL && i < count; i++) {
+        qn_buffer_free(&messages[i].content);
+        qn_buffer_free(&messages[i].reasoning);
+        qn_buffer_free(&messages[i].logprobs);
+    }
+    qn_free(choices);
+    qn_free(messages);
+}
+
+const qn_answer_api qn_chat_api = {
+    .write_error = qn_api_error_write,
+    .body = body,
+    .begin = begin,
+    .news = news,
+    .end = end,
+    .fail = fail,
+    .free = free_writer,
+};

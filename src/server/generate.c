@@ -1,0 +1,114 @@
+#include "server/generate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "server/request_body.h"
+
+static void reply_overloaded(const qn_server *server, const qn_answer_api *api, const qn_error *err,
+                             qn_http_reply *reply)
+{
+    qn_reply_error_as(reply, api->write_error, qn_api_error_of(err), err);
+    reply->retry_after_s = qn_server_retry_after_s(server);
+}
+
+/* A request that the queue has no room for costs nothing but its bytes: what is refused by the thousand must not hold
+ * up what is computed. */
+static bool refuse_early(const qn_server *server, const qn_answer_api *api, qn_http_reply *reply)
+{
+    qn_engine_load load = qn_engine_get_load(server->engine);
+    if (load.running < server->options.max_num_seqs || load.waiting < server->options.max_queue) {
+        return false;
+    }
+    qn_error err;
+    qn_fail(&err, QN_RESOURCE, "request: %zu requests are waiting already: send it again later", load.waiting);
+    qn_metrics_on_refusal(qn_engine_metrics(server->engine));
+    reply_overloaded(server, api, &err, reply);
+    return true;
+}
+
+/* A request that can't be started, as its client is told. */
+static void reply_refusal(qn_server *server, const qn_answer_api *api, qn_api_error error, qn_error *err,
+                          qn_http_reply *reply)
+{
+    if (err->status == QN_RESOURCE && strcmp(err->field, "queue") == 0) {
+        err->field[0] = '\0'; /* no field of the request */
+        if (!qn_server_draining(server)) {
+            reply_overloaded(server, api, err, reply);
+            return;
+        }
+        error = (qn_api_error){.status = 503, .code = "stopping"};
+    }
+    if (error.status == 0) {
+        error = qn_api_error_of(err);
+    }
+    if (error.status == 500) {
+        qn_log_error(err);
+    }
+    qn_reply_error_as(reply, api->write_error, error, err);
+}
+
+void qn_generate(qn_server *server, const qn_endpoint *endpoint, const qn_http_request *request, qn_http_reply *reply)
+{
+    if (refuse_early(server, endpoint->api, reply)) {
+        return;
+    }
+    qn_answer *answer = NULL;
+    bool stream = false;
+    qn_api_error error = {0};
+    qn_error err;
+    size_t memory = qn_budget_take(&server->body_memory, qn_request_body_cost(request->body, request->body_bytes));
+    qn_status status = endpoint->start(server, request, &answer, &stream, &error, &err);
+    qn_http_release_body(request->exchange);
+    qn_budget_give(&server->body_memory, memory);
+    if (status != QN_OK) {
+        reply_refusal(server, endpoint->api, error, &err, reply);
+    } else if (stream) {
+        qn_answer_stream(answer, reply); /* owns it */
+    } else {
+        qn_answer_reply(answer, request->exchange, reply);
+        qn_answer_free(answer);
+    }
+}
+
+qn_generation_limits qn_generate_limits(const qn_server *server)
+{
+    return (qn_generation_limits){
+        .sampling = qn_engine_default_sampling(server->engine),
+        .vocab_size = qn_engine_config(server->engine)->vocab_size,
+        .max_choices = server->options.max_num_seqs + server->options.max_queue,
+    };
+}
+
+void qn_generate_report(qn_server *server, const qn_generation_fields *fields)
+{
+    if (fields->priority != 0 && !server->options.by_priority) {
+        qn_server_report(server, "priority", "only with --scheduling-policy priority");
+    }
+}
+
+qn_status qn_generate_check_model(const qn_server *server, const char *model, qn_api_error *error, qn_error *err)
+{
+    if (model == NULL || qn_server_has_model(server, model)) {
+        return QN_OK;
+    }
+    *error = (qn_api_error){.status = 404, .code = "model_not_found"};
+    return qn_fail_field(err, QN_USAGE, "model", "model: %.200s is not served here: GET /v1/models tells what is",
+                         model);
+}
+
+qn_status qn_generate_check_length(const qn_server *server, size_t prompt_count, const char *prompt_field,
+                                   const qn_generation_fields *fields, qn_api_error *error, qn_error *err)
+{
+    qn_status status = qn_engine_check_length(server->engine, prompt_count, fields->max_tokens,
+                                              fields->max_tokens_field, err);
+    if (status == QN_OK) {
+        return QN_OK;
+    }
+    *error = (qn_api_error){.status = 400, .code = "context_length_exceeded"};
+    if (strcmp(err->field, "messages") == 0) {
+        snprintf(err->field, sizeof err->field, "%s", prompt_field);
+    }
+    return status;
+}
