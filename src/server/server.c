@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "server/anthropic_error.h"
 #include "server/retry_after.h"
 #include "server/server_internal.h"
 
@@ -21,6 +22,7 @@ enum {
 
 static const qn_http_route routes[] = {
     {.method = "POST", .path = "/v1/chat/completions", .handle = qn_handle_chat_completions},
+    {.method = "POST", .path = "/v1/messages/count_tokens", .handle = qn_handle_count_tokens},
     {.method = "GET", .path = "/v1/models", .handle = qn_handle_models},
     {.method = "GET", .path = "/v1/models/", .prefix = true, .handle = qn_handle_model},
     {.method = "GET", .path = "/health", .open = true, .handle = qn_handle_health},
@@ -139,8 +141,11 @@ void qn_reply_error(qn_http_reply *reply, const qn_error *err)
 /* An error that was found before there was a handler, in the shape of the API that the path belongs to. */
 static void write_path_error(const char *path, const qn_api_error *error, const qn_error *err, qn_buffer *out)
 {
-    (void)path;
-    qn_api_error_write(error, err, out);
+    if (qn_anthropic_path(path)) {
+        qn_anthropic_error_write(error, err, out);
+    } else {
+        qn_api_error_write(error, err, out);
+    }
 }
 
 void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error error, const qn_error *err)

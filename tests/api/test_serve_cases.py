@@ -14,8 +14,7 @@ NOT_YET = {
     "continue-final": "continue_final_message",
 }
 # paths that this version does not have: 404
-NO_SUCH_PATH = ("/v1/completions", "/tokenize", "/detokenize", "/v1/messages", "/v1/messages/count_tokens",
-                "/v1/responses")
+NO_SUCH_PATH = ("/v1/completions", "/tokenize", "/detokenize", "/v1/messages", "/v1/responses")
 # need --api-key, which is refused at start
 AUTHENTICATION = {"auth-missing", "auth-wrong", "auth-anthropic-header"}
 # a body that is made here
@@ -58,7 +57,7 @@ def error_of(response):
 def test_cases_of_what_there_is(server, cases):
     covered, wrong = [], []
     for name, case in cases.items():
-        if name in NOT_YET or name in AUTHENTICATION or case["path"].startswith(NO_SUCH_PATH):
+        if name in NOT_YET or name in AUTHENTICATION or case["path"] in NO_SUCH_PATH:
             continue
         response = send(server, case)
         covered.append(name)
@@ -85,5 +84,5 @@ def test_cases_of_what_is_not_there_are_refused_by_name(server, cases):
 
 def test_paths_that_are_not_there_are_404(server, cases):
     for name, case in cases.items():
-        if case["path"].startswith(NO_SUCH_PATH) and name not in AUTHENTICATION:
+        if case["path"] in NO_SUCH_PATH and name not in AUTHENTICATION:
             assert send(server, case).status == 404, name

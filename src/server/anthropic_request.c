@@ -1,0 +1,362 @@
+#include "server/anthropic_request.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "server/anthropic_messages.h"
+#include "server/request_body.h"
+
+enum { LEAST_BUDGET = 1024 };
+
+static const qn_field fields[] = {
+    {.name = "model"},
+    {.name = "messages"},
+    {.name = "system"},
+    {.name = "max_tokens"},
+    {.name = "stop_sequences"},
+    {.name = "stream"},
+    {.name = "temperature"},
+    {.name = "top_p"},
+    {.name = "top_k"},
+    {.name = "tools"},
+    {.name = "tool_choice"},
+    {.name = "thinking"},
+    {.name = "output_config"},
+    {.name = "service_tier"},
+    /* About the caller or its caches, never about the answer. */
+    {.name = "metadata", .rule = QN_FIELD_FREE},
+    {.name = "cache_control", .rule = QN_FIELD_FREE},
+    {.name = "diagnostics", .rule = QN_FIELD_FREE},
+    {.name = "user_profile_id", .rule = QN_FIELD_FREE},
+    {.name = "workspace_id", .rule = QN_FIELD_FREE},
+    /* Anthropic's. */
+    {.name = "container", .rule = QN_FIELD_NEUTRAL},
+    {.name = "inference_geo", .rule = QN_FIELD_NEUTRAL},
+    {.name = "mcp_servers", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
+    {.name = "output_format", .rule = QN_FIELD_NEUTRAL},
+    {.name = "speed", .rule = QN_FIELD_NEUTRAL, .neutral = "\"standard\""},
+    /* quern's own, as the other endpoints have them. */
+    {.name = "chat_template_kwargs"},
+    {.name = "min_p"},
+    {.name = "seed"},
+    {.name = "min_tokens"},
+    {.name = "ignore_eos"},
+    {.name = "stop_token_ids"},
+    {.name = "presence_penalty"},
+    {.name = "frequency_penalty"},
+    {.name = "repetition_penalty"},
+    {.name = "logit_bias"},
+    {.name = "priority"},
+    {.name = "cache_salt"},
+    {.name = "timeout"},
+};
+
+/* Those of them that generation_fields.h reads by the same name. */
+static const char *const steering_names[] = {
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "min_tokens",
+    "ignore_eos",
+    "stop_token_ids",
+    "presence_penalty",
+    "timeout",
+    "logit_bias",
+    "frequency_penalty",
+    "repetition_penalty",
+    "priority",
+    "cache_salt",
+};
+
+static qn_status no_memory(qn_error *err)
+{
+    return qn_fail_memory(err, "request", sizeof(json_t));
+}
+
+/* ---- generation ---- */
+
+static qn_status check_stop_sequences(const json_t *document, qn_error *err)
+{
+    const json_t *stop = qn_field_get(document, "stop_sequences");
+    if (stop == NULL || json_is_array(stop)) {
+        return QN_OK;
+    }
+    return qn_fail_field(err, QN_USAGE, "stop_sequences", "stop_sequences: %s given: send a list of strings",
+                         qn_json_type_name(stop));
+}
+
+/* The reader of generation fields calls them `stop`. */
+static qn_status rename_stop(qn_status status, qn_error *err)
+{
+    if (status == QN_OK || strcmp(err->field, "stop") != 0) {
+        return status;
+    }
+    const qn_error inner = *err;
+    const char *reason = strncmp(inner.message, "stop: ", 6) == 0 ? inner.message + 6 : inner.message;
+    return qn_fail_field(err, status, "stop_sequences", "stop_sequences: %s", reason);
+}
+
+static qn_status collect_steering(qn_anthropic_request *r, qn_error *err)
+{
+    r->steering = json_object();
+    if (r->steering == NULL) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < sizeof steering_names / sizeof steering_names[0]; i++) {
+        json_t *value = json_object_get(r->document, steering_names[i]);
+        if (value != NULL && json_object_set(r->steering, steering_names[i], value) != 0) {
+            return no_memory(err);
+        }
+    }
+    json_t *stop = json_object_get(r->document, "stop_sequences");
+    return stop == NULL || json_object_set(r->steering, "stop", stop) == 0 ? QN_OK : no_memory(err);
+}
+
+static qn_status read_generation(qn_anthropic_request *r, bool counting, const qn_chat_defaults *defaults,
+                                 qn_error *err)
+{
+    float temperature = 0;
+    qn_status status = qn_field_float(r->document, "temperature", 0, 1, &temperature, err);
+    if (status == QN_OK) {
+        status = check_stop_sequences(r->document, err);
+    }
+    if (status == QN_OK) {
+        status = collect_steering(r, err);
+    }
+    if (status == QN_OK) {
+        status = rename_stop(qn_generation_fields_read(r->steering, &defaults->limits, &r->generation, err), err);
+    }
+    if (status == QN_OK && !counting && r->generation.max_tokens == 0) {
+        status = qn_fail_field(err, QN_USAGE, "max_tokens",
+                               "max_tokens: missing: send how many tokens the answer may have at most");
+    }
+    return status == QN_OK ? qn_field_boolean(r->document, "stream", &r->stream, err) : status;
+}
+
+static qn_status check_tier(const json_t *document, qn_error *err)
+{
+    const char *tier = NULL;
+    qn_status status = qn_field_string(document, "service_tier", &tier, err);
+    if (status != QN_OK || tier == NULL || strcmp(tier, "auto") == 0 || strcmp(tier, "standard_only") == 0) {
+        return status;
+    }
+    return qn_fail_field(err, QN_USAGE, "service_tier", "service_tier: %.40s: send auto or standard_only", tier);
+}
+
+/* ---- template variables ---- */
+
+/* Sets a variable that another field stands for; chat_template_kwargs may say the same but not otherwise. */
+static qn_status set_variable(qn_anthropic_request *r, const char *field, const char *name, json_t *value,
+                              qn_error *err)
+{
+    const json_t *own = qn_field_get(qn_field_get(r->document, "chat_template_kwargs"), name);
+    if (value == NULL) {
+        return no_memory(err);
+    }
+    if (own != NULL && !json_equal(own, value)) {
+        json_decref(value);
+        return qn_fail_field(err, QN_USAGE, field, "%s: chat_template_kwargs.%s says otherwise: send one of them",
+                             field, name);
+    }
+    return json_object_set_new(r->kwargs, name, value) == 0 ? QN_OK : no_memory(err);
+}
+
+static qn_status read_kwargs(qn_anthropic_request *r, const json_t *defaults, qn_error *err)
+{
+    const json_t *own = qn_field_get(r->document, "chat_template_kwargs");
+    if (own != NULL && !json_is_object(own)) {
+        return qn_fail_field(err, QN_USAGE, "chat_template_kwargs", "chat_template_kwargs: %s given: send an object",
+                             qn_json_type_name(own));
+    }
+    qn_status status = qn_chat_kwargs_check(own, "chat_template_kwargs", err);
+    if (status != QN_OK) {
+        return status;
+    }
+    r->kwargs = json_object();
+    if (r->kwargs == NULL || (defaults != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)defaults) != 0) ||
+        (own != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)own) != 0)) {
+        return no_memory(err);
+    }
+    return QN_OK;
+}
+
+static qn_status read_budget(qn_anthropic_request *r, const json_t *thinking, bool counting, qn_error *err)
+{
+    int64_t budget = 0;
+    qn_error inner;
+    if (qn_field_integer(thinking, "budget_tokens", LEAST_BUDGET, INT64_MAX, &budget, &inner) != QN_OK) {
+        return qn_fail_field(err, QN_USAGE, "thinking", "thinking.%s", inner.message);
+    }
+    if (budget == 0) {
+        return qn_fail_field(err, QN_USAGE, "thinking", "thinking.budget_tokens: missing: send at least %d",
+                             LEAST_BUDGET);
+    }
+    r->has_budget = true;
+    if (!counting && (size_t)budget >= r->generation.max_tokens) {
+        return qn_fail_field(err, QN_USAGE, "thinking",
+                             "thinking.budget_tokens: %lld is not less than max_tokens: send less", (long long)budget);
+    }
+    return QN_OK;
+}
+
+/* GLM's templates think unless enable_thinking is false, so it is set only where it changes something: some templates
+ * always think and never read it, which is for the log to tell those only who asked for no thoughts. */
+static qn_status read_thinking(qn_anthropic_request *r, bool counting, qn_error *err)
+{
+    static const qn_field thinking_fields[] = {{.name = "type"}, {.name = "budget_tokens"}, {.name = "display"}};
+    const json_t *thinking = qn_field_get(r->document, "thinking");
+    if (thinking == NULL) {
+        return QN_OK;
+    }
+    const json_t *type = json_object_get(thinking, "type");
+    const char *name = json_is_string(type) ? json_string_value(type) : "";
+    bool enabled = strcmp(name, "enabled") == 0, disabled = strcmp(name, "disabled") == 0;
+    if (!enabled && !disabled && strcmp(name, "adaptive") != 0) {
+        return qn_fail_field(err, QN_USAGE, "thinking",
+                             "thinking: send {\"type\": ...} with enabled, adaptive or disabled");
+    }
+    qn_fields_check(thinking, thinking_fields, sizeof thinking_fields / sizeof thinking_fields[0], &r->unknown, err);
+    const char *display = NULL;
+    qn_error inner;
+    if (qn_field_string(thinking, "display", &display, &inner) != QN_OK) {
+        return qn_fail_field(err, QN_USAGE, "thinking", "thinking.%s", inner.message);
+    }
+    r->hides_thoughts = display != NULL && strcmp(display, "omitted") == 0;
+    if (disabled) {
+        return set_variable(r, "thinking", "enable_thinking", json_false(), err);
+    }
+    qn_status status = enabled ? read_budget(r, thinking, counting, err) : QN_OK;
+    if (status == QN_OK && json_object_get(r->kwargs, "enable_thinking") != NULL) {
+        status = set_variable(r, "thinking", "enable_thinking", json_true(), err);
+    }
+    return status;
+}
+
+/* GLM-5's templates know low, high and max. */
+static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
+{
+    static const qn_field config_fields[] = {{.name = "effort"}, {.name = "format"}};
+    static const char *const efforts[][2] = {
+        {"low", "low"}, {"medium", "high"}, {"high", "high"}, {"xhigh", "max"}, {"max", "max"}};
+    const json_t *config = qn_field_get(r->document, "output_config");
+    if (config == NULL) {
+        return QN_OK;
+    }
+    if (!json_is_object(config)) {
+        return qn_fail_field(err, QN_USAGE, "output_config", "output_config: %s given: send an object",
+                             qn_json_type_name(config));
+    }
+    qn_fields_check(config, config_fields, sizeof config_fields / sizeof config_fields[0], &r->unknown, err);
+    if (qn_field_get(config, "format") != NULL) {
+        return qn_fail_field(err, QN_USAGE, "output_config",
+                             "output_config.format: not supported in this version: leave it out");
+    }
+    const json_t *effort = qn_field_get(config, "effort");
+    for (size_t i = 0; json_is_string(effort) && i < sizeof efforts / sizeof efforts[0]; i++) {
+        if (strcmp(json_string_value(effort), efforts[i][0]) == 0) {
+            return set_variable(r, "output_config", "reasoning_effort", json_string(efforts[i][1]), err);
+        }
+    }
+    return effort == NULL ? QN_OK
+                          : qn_fail_field(err, QN_USAGE, "output_config",
+                                          "output_config.effort: send low, medium, high, xhigh or max");
+}
+
+/* ---- tools and messages ---- */
+
+/* What needs answers that are held to a grammar, which this version does not do. */
+static qn_status check_constraints(const qn_anthropic_tools *tools, qn_error *err)
+{
+    if (tools->choice == QN_ANTHROPIC_ANY || tools->choice == QN_ANTHROPIC_TOOL) {
+        return qn_fail_field(err, QN_USAGE, "tool_choice",
+                             "tool_choice: any and tool are not supported in this version: send auto or none");
+    }
+    if (tools->one_at_a_time && tools->choice == QN_ANTHROPIC_AUTO) {
+        return qn_fail_field(err, QN_USAGE, "tool_choice",
+                             "tool_choice.disable_parallel_tool_use: not supported in this version: leave it out");
+    }
+    if (tools->strict && tools->choice == QN_ANTHROPIC_AUTO) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools: strict: not supported in this version: leave it out");
+    }
+    return QN_OK;
+}
+
+static qn_status read_messages(qn_anthropic_request *r, qn_error *err)
+{
+    qn_status status = qn_anthropic_messages_translate(qn_field_get(r->document, "system"),
+                                                       qn_field_get(r->document, "messages"), &r->messages,
+                                                       &r->unknown_message, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    const json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
+    if (strcmp(json_string_value(json_object_get(last, "role")), "assistant") == 0) {
+        return qn_fail_field(
+            err, QN_USAGE, "messages",
+            "messages: the last is the assistant's, and prefill is not supported: end with the user's");
+    }
+    return QN_OK;
+}
+
+static qn_status read_request(qn_anthropic_request *r, bool counting, const qn_chat_defaults *defaults, qn_error *err)
+{
+    qn_status status = qn_fields_check(r->document, fields, sizeof fields / sizeof fields[0], &r->unknown, err);
+    if (status == QN_OK) {
+        status = qn_field_string(r->document, "model", &r->model, err);
+    }
+    if (status == QN_OK) {
+        status = check_tier(r->document, err);
+    }
+    if (status == QN_OK) {
+        status = read_generation(r, counting, defaults, err);
+    }
+    if (status == QN_OK) {
+        status = read_kwargs(r, defaults->kwargs, err);
+    }
+    if (status == QN_OK) {
+        status = read_thinking(r, counting, err);
+    }
+    if (status == QN_OK) {
+        status = read_output_config(r, err);
+    }
+    if (status == QN_OK) {
+        status = qn_anthropic_tools_read(r->document, &r->tools, &r->unknown_tool, err);
+    }
+    if (status == QN_OK && !counting) {
+        status = check_constraints(&r->tools, err);
+    }
+    return status == QN_OK ? read_messages(r, err) : status;
+}
+
+qn_status qn_anthropic_request_parse(const char *body, size_t bytes, bool counting, const qn_chat_defaults *defaults,
+                                     qn_anthropic_request *out, qn_error *err)
+{
+    *out = (qn_anthropic_request){0};
+    qn_status status = qn_request_body_parse(body, bytes, &out->document, err);
+    if (status == QN_OK) {
+        status = read_request(out, counting, defaults, err);
+    }
+    if (status != QN_OK) {
+        qn_anthropic_request_free(out);
+    }
+    return status;
+}
+
+void qn_anthropic_request_free(qn_anthropic_request *request)
+{
+    qn_generation_fields_free(&request->generation);
+    qn_anthropic_tools_free(&request->tools);
+    json_decref(request->messages);
+    json_decref(request->kwargs);
+    json_decref(request->steering);
+    json_decref(request->document);
+    *request = (qn_anthropic_request){0};
+}
+
+const json_t *qn_anthropic_shown_tools(const qn_anthropic_request *request)
+{
+    return request->tools.choice == QN_ANTHROPIC_NONE ? NULL : request->tools.list;
+}

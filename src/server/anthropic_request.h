@@ -1,0 +1,43 @@
+/* POST /v1/messages and /v1/messages/count_tokens: the request, from its bytes to a checked struct. A pure function of
+ * its input.
+ *
+ * Fields are Anthropic's, and of quern's own those that steer generation (generation_fields.h) by the same names as
+ * everywhere; docs/api.md lists each. A known field that this version can't honour is refused by name. */
+#ifndef QN_SERVER_ANTHROPIC_REQUEST_H
+#define QN_SERVER_ANTHROPIC_REQUEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "server/anthropic_tools.h"
+#include "server/generation_fields.h"
+#include "server/openai_chat.h"
+#include "server/request_fields.h"
+
+typedef struct qn_anthropic_request {
+    json_t *document;  /* the body; the pointers below point into it */
+    json_t *steering;  /* its generation fields by the names that generation_fields.h knows */
+    const char *model; /* NULL: not said */
+    json_t *messages;  /* in OpenAI's shape (anthropic_messages.h) */
+    qn_anthropic_tools tools;
+    json_t *kwargs; /* template variables: the defaults, chat_template_kwargs, thinking and output_config.effort */
+    qn_generation_fields generation;
+    bool stream;
+    bool has_budget, hides_thoughts; /* thinking.budget_tokens and display: "omitted" were sent: neither is honoured */
+    qn_unknown_fields unknown;       /* top-level fields never heard of */
+    qn_unknown_fields unknown_message; /* the same of messages and their blocks */
+    qn_unknown_fields unknown_tool;    /* the same of tools */
+} qn_anthropic_request;
+
+/* `counting`: for count_tokens, which needs no max_tokens. QN_USAGE: the client's fault, err->field the parameter (""
+ * when it is the body as a whole); QN_RESOURCE. On success the caller releases *out with qn_anthropic_request_free. */
+qn_status qn_anthropic_request_parse(const char *body, size_t bytes, bool counting, const qn_chat_defaults *defaults,
+                                     qn_anthropic_request *out, qn_error *err);
+void qn_anthropic_request_free(qn_anthropic_request *request); /* back to {0}; {0} is fine */
+
+/* The tools that the template is shown; NULL: none. */
+const json_t *qn_anthropic_shown_tools(const qn_anthropic_request *request);
+
+#endif
