@@ -22,19 +22,19 @@ static qn_status make_prompt(const qn_server *server, const qn_chat_request *cha
     return status;
 }
 
-static qn_status start_answer(qn_server *server, const qn_chat_request *chat, const qn_tokens *prompt, qn_answer **out,
-                              qn_error *err)
+static qn_status start_answer(qn_server *server, const qn_chat_request *chat, const char *request_id,
+                              const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
     const qn_answer_options options = {.generation = &chat->generation,
                                        .logprobs = chat->logprobs,
                                        .keep_prompts = chat->return_token_ids};
     void *writer = NULL;
-    qn_status status = qn_chat_writer_new(server, chat, &writer, err);
+    qn_status status = qn_chat_writer_new(server, chat, request_id, &writer, err);
     return status == QN_OK ? qn_answer_start(server, &qn_chat_api, writer, &options, prompt, 1, out, err) : status;
 }
 
-static qn_status start_parsed(qn_server *server, const qn_chat_request *chat, qn_answer **out, qn_api_error *error,
-                              qn_error *err)
+static qn_status start_parsed(qn_server *server, const qn_chat_request *chat, const char *request_id, qn_answer **out,
+                              qn_api_error *error, qn_error *err)
 {
     qn_tokens prompt = {0};
     qn_status status = qn_generate_check_model(server, chat->model, error, err);
@@ -45,7 +45,7 @@ static qn_status start_parsed(qn_server *server, const qn_chat_request *chat, qn
         status = qn_generate_check_length(server, prompt.count, "messages", &chat->generation, error, err);
     }
     if (status == QN_OK) {
-        status = start_answer(server, chat, &prompt, out, err);
+        status = start_answer(server, chat, request_id, &prompt, out, err);
     }
     qn_tokens_free(&prompt);
     return status;
@@ -62,7 +62,10 @@ static qn_status start(qn_server *server, const qn_http_request *request, qn_ans
     }
     report_fields(server, &chat);
     *stream = chat.stream;
-    status = start_parsed(server, &chat, out, error, err);
+    status = qn_generate_name_request(request, chat.request_id, err);
+    if (status == QN_OK) {
+        status = start_parsed(server, &chat, qn_http_request_id(request->exchange), out, error, err);
+    }
     qn_chat_request_free(&chat);
     return status;
 }

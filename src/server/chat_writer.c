@@ -14,7 +14,8 @@ typedef struct chat_writer {
     qn_buffer scratch; /* one chunk's JSON */
 } chat_writer;
 
-qn_status qn_chat_writer_new(const qn_server *server, const qn_chat_request *chat, void **out, qn_error *err)
+qn_status qn_chat_writer_new(const qn_server *server, const qn_chat_request *chat, const char *request_id, void **out,
+                             qn_error *err)
 {
     chat_writer *w = qn_alloc_zero(1, sizeof *w);
     if (w == NULL) {
@@ -23,7 +24,7 @@ qn_status qn_chat_writer_new(const qn_server *server, const qn_chat_request *cha
     w->head.model = server->options.model_names[0];
     w->head.prompt_details = server->options.prompt_details;
     w->head.include_usage = chat->include_usage;
-    qn_chat_head_start(&w->head);
+    qn_chat_head_start(&w->head, request_id);
     w->logprobs = chat->logprobs;
     w->prompt_logprobs = chat->generation.prompt_logprobs;
     w->with_ids = chat->return_token_ids;

@@ -88,6 +88,16 @@ void qn_generate_report(qn_server *server, const qn_generation_fields *fields)
     }
 }
 
+qn_status qn_generate_name_request(const qn_http_request *request, const char *request_id, qn_error *err)
+{
+    if (request_id == NULL || qn_http_name_request(request->exchange, request_id)) {
+        return QN_OK;
+    }
+    return qn_fail_field(err, QN_USAGE, "request_id",
+                         "request_id: no id: send 1 to %d visible ASCII characters without quotes and backslashes",
+                         QN_HTTP_REQUEST_ID_MAX);
+}
+
 qn_status qn_generate_check_model(const qn_server *server, const char *model, qn_api_error *error, qn_error *err)
 {
     if (model == NULL || qn_server_has_model(server, model)) {

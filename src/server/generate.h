@@ -29,6 +29,9 @@ qn_generation_limits qn_generate_limits(const qn_server *server);
 /* A log line for each field that has no effect on this server. */
 void qn_generate_report(qn_server *server, const qn_generation_fields *fields);
 
+/* Takes the field `request_id` for the request's id; NULL: not sent. QN_USAGE. */
+qn_status qn_generate_name_request(const qn_http_request *request, const char *request_id, qn_error *err);
+
 /* 404 unless the model is served; NULL: any is fine. */
 qn_status qn_generate_check_model(const qn_server *server, const char *model, qn_api_error *error, qn_error *err);
 

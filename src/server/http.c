@@ -5,8 +5,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "server/http_internal.h"
 
 enum {
@@ -59,6 +62,45 @@ static void count_exchange(qn_http *http, int change)
 
 /* ---- an exchange ---- */
 
+static bool is_request_id(const char *text)
+{
+    size_t length = strlen(text);
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] <= ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\') {
+            return false;
+        }
+    }
+    return length > 0 && length <= QN_HTTP_REQUEST_ID_MAX;
+}
+
+static void start_request_id(qn_http_exchange *exchange)
+{
+    const char *given = qn_http_header(exchange, "X-Request-Id");
+    exchange->request_id_given = given != NULL && is_request_id(given);
+    if (exchange->request_id_given) {
+        snprintf(exchange->request_id, sizeof exchange->request_id, "%s", given);
+    } else {
+        snprintf(exchange->request_id, sizeof exchange->request_id, "%016" PRIx64 "%016" PRIx64, qn_random_seed(),
+                 qn_random_seed());
+    }
+}
+
+const char *qn_http_request_id(const qn_http_exchange *exchange)
+{
+    return exchange->request_id;
+}
+
+bool qn_http_name_request(qn_http_exchange *exchange, const char *id)
+{
+    if (!is_request_id(id)) {
+        return false;
+    }
+    if (!exchange->request_id_given) {
+        snprintf(exchange->request_id, sizeof exchange->request_id, "%s", id);
+    }
+    return true;
+}
+
 static qn_http_exchange *new_exchange(qn_http *http, struct MHD_Connection *connection, const char *method,
                                       const char *path)
 {
@@ -78,6 +120,7 @@ static qn_http_exchange *new_exchange(qn_http *http, struct MHD_Connection *conn
     exchange->method = strcmp(method, "HEAD") == 0 ? "GET" : method;
     exchange->path = path;
     exchange->started_us = qn_now_us();
+    start_request_id(exchange);
     qn_watch_deadline(exchange->watched, exchange->started_us, 0);
     count_exchange(http, 1);
     return exchange;

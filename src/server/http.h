@@ -19,7 +19,7 @@
 typedef struct qn_http qn_http;
 typedef struct qn_http_exchange qn_http_exchange;
 
-enum { QN_HTTP_HOST_BYTES = 256, QN_HTTP_WAIT_MAX = 128 };
+enum { QN_HTTP_HOST_BYTES = 256, QN_HTTP_WAIT_MAX = 128, QN_HTTP_REQUEST_ID_MAX = 128 };
 
 /* A bound socket that does not listen yet: taken before a model is loaded, so that a port in use is told at once. */
 typedef struct qn_http_socket {
@@ -97,6 +97,15 @@ void qn_http_stop(qn_http *http);
 
 /* A header of the request by its name, whatever the case; of several the first, NULL when there is none. */
 const char *qn_http_header(const qn_http_exchange *exchange, const char *name);
+
+/* The request's id, which every answer tells as X-Request-Id, so that a client, a proxy and a log can speak of the same
+ * request: the client's own X-Request-Id where it is 1 to QN_HTTP_REQUEST_ID_MAX visible ASCII characters without
+ * quotes and backslashes, else a random one. */
+const char *qn_http_request_id(const qn_http_exchange *exchange);
+
+/* For a handler: takes the id that the request names in its body, unless the client sent one as a header. False: the
+ * text is no id. */
+bool qn_http_name_request(qn_http_exchange *exchange, const char *id);
 
 /* A number for the host that the request came from: its IPv4 address, or the first half of an IPv6 one, all of which
  * belongs to one customer. */

@@ -76,9 +76,9 @@ static enum MHD_Result refuse_body(qn_http_exchange *exchange, unsigned status, 
     qn_buffer body = {0}, head = {0};
     exchange->http->options.write_error(status, exchange->path, message, &body);
     qn_buffer_format(&head,
-                     "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%sConnection: "
-                     "close\r\n\r\n",
-                     status, reason, body.size, status == 503 ? "Retry-After: 1\r\n" : "");
+                     "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                     "X-Request-Id: %s\r\n%sConnection: close\r\n\r\n",
+                     status, reason, body.size, exchange->request_id, status == 503 ? "Retry-After: 1\r\n" : "");
     if (!head.failed && !body.failed && send_all(exchange->client_fd, head.data, head.size) &&
         send_all(exchange->client_fd, body.data, body.size)) {
         linger(exchange);

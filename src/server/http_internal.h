@@ -27,7 +27,9 @@ struct qn_http_exchange {
     int client_fd;
     const char *method, *path; /* libmicrohttpd's, for as long as the exchange lasts */
     uint64_t started_us;
-    bool refused; /* by admit, which filled the refusal */
+    char request_id[QN_HTTP_REQUEST_ID_MAX + 1];
+    bool request_id_given; /* by the client, as a header */
+    bool refused;          /* by admit, which filled the refusal */
     qn_http_reply refusal;
     size_t dropped_bytes; /* of a refused request's body */
     qn_buffer body;

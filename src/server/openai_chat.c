@@ -34,6 +34,7 @@ static const qn_field fields[] = {
     {.name = "priority"},
     {.name = "cache_salt"},
     {.name = "timeout"},
+    {.name = "request_id"},
     {.name = "reasoning_effort"},
     {.name = "chat_template_kwargs"},
     {.name = "n"},
@@ -92,7 +93,6 @@ static const qn_field fields[] = {
     {.name = "regex", .rule = QN_FIELD_NEUTRAL},
     {.name = "ebnf", .rule = QN_FIELD_NEUTRAL},
     {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
-    {.name = "request_id", .rule = QN_FIELD_NEUTRAL},
     {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
     {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
@@ -282,6 +282,9 @@ static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *
     qn_status status = qn_fields_check(document, fields, sizeof fields / sizeof fields[0], &request->unknown, err);
     if (status == QN_OK) {
         status = qn_field_string(document, "model", &request->model, err);
+    }
+    if (status == QN_OK) {
+        status = qn_field_string(document, "request_id", &request->request_id, err);
     }
     static qn_status (*const checks[])(const json_t *, qn_error *) = {check_modalities, check_tools, check_format,
                                                                       check_generation_prompt};

@@ -20,10 +20,11 @@ typedef struct qn_chat_defaults {
 } qn_chat_defaults;
 
 typedef struct qn_chat_request {
-    json_t *document;  /* the body; the pointers below point into it */
-    const char *model; /* NULL: not said */
-    json_t *messages;  /* normalised (chat_messages.h) */
-    json_t *kwargs;    /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
+    json_t *document;       /* the body; the pointers below point into it */
+    const char *model;      /* NULL: not said */
+    const char *request_id; /* the same */
+    json_t *messages;       /* normalised (chat_messages.h) */
+    json_t *kwargs;         /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
     qn_generation_fields generation;
     int logprobs; /* -1: not asked for; else top_logprobs */
     bool stream, include_usage, return_token_ids;

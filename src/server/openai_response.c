@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/random.h"
 
-void qn_chat_head_start(qn_chat_head *head)
+void qn_chat_head_start(qn_chat_head *head, const char *request_id)
 {
-    snprintf(head->id, sizeof head->id, "chatcmpl-%016" PRIx64 "%016" PRIx64, qn_random_seed(), qn_random_seed());
+    snprintf(head->id, sizeof head->id, "chatcmpl-%s", request_id);
     head->created = qn_unix_seconds();
 }
 

@@ -9,18 +9,19 @@
 #include "base/buffer.h"
 #include "engine/engine.h"
 #include "server/answer_totals.h"
+#include "server/http.h"
 
 /* What all parts of one answer say. */
 typedef struct qn_chat_head {
-    char id[48]; /* "chatcmpl-..." */
+    char id[16 + QN_HTTP_REQUEST_ID_MAX]; /* "chatcmpl-" and the request's id */
     int64_t created;
     const char *model;   /* as served; lives as long as the server */
     bool include_usage;  /* stream_options.include_usage: every chunk has a usage, null but in the last */
     bool prompt_details; /* --enable-prompt-tokens-details */
 } qn_chat_head;
 
-/* A new id and the time. */
-void qn_chat_head_start(qn_chat_head *head);
+/* Fills in the id and the time. */
+void qn_chat_head_start(qn_chat_head *head, const char *request_id);
 
 /* What is told of tokens besides their text. */
 typedef struct qn_chat_tokens {

@@ -9,11 +9,16 @@
 
 #include "server/openai_response.h"
 
-static qn_chat_head head(void)
+static qn_chat_head head_of(const char *request_id)
 {
     qn_chat_head h = {.model = "a \"model\""};
-    qn_chat_head_start(&h);
+    qn_chat_head_start(&h, request_id);
     return h;
+}
+
+static qn_chat_head head(void)
+{
+    return head_of("r1");
 }
 
 static const qn_result result = {
@@ -241,11 +246,15 @@ static void test_chunks(void **state)
     qn_buffer_free(&logprobs);
 }
 
-static void test_ids_differ(void **state)
+static void test_head_tells_id_and_time(void **state)
 {
     (void)state;
-    qn_chat_head a = head(), b = head();
-    assert_string_not_equal(a.id, b.id);
+    char longest[QN_HTTP_REQUEST_ID_MAX + 1];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    qn_chat_head a = head(), b = head_of(longest);
+    assert_string_equal(a.id, "chatcmpl-r1");
+    assert_int_equal(strlen(b.id), strlen("chatcmpl-") + QN_HTTP_REQUEST_ID_MAX);
     assert_true(a.created > 1600000000);
 }
 
@@ -256,7 +265,7 @@ int main(void)
         cmocka_unit_test(test_answers_that_lack_a_part),
         cmocka_unit_test(test_several_choices_add_up),
         cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_ids_differ),
+        cmocka_unit_test(test_head_tells_id_and_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
