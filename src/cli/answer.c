@@ -84,7 +84,7 @@ static void clear_status(qn_shown_answer *a)
     a->status_shown = false;
 }
 
-static void take_reasoning(qn_shown_answer *a, const qn_output *output)
+static void take_reasoning(qn_shown_answer *a, const qn_output_event *output)
 {
     if (a->thinking == QN_THINKING_SHOW) {
         if (!a->thinking_open) {
@@ -115,10 +115,10 @@ static void close_thinking(qn_shown_answer *a)
     }
 }
 
-static bool on_output(void *context, const qn_output *output)
+static bool on_output(void *context, const qn_output_event *output)
 {
     qn_shown_answer *a = context;
-    bool content = output->channel == QN_CHANNEL_CONTENT;
+    bool content = output->kind == QN_OUTPUT_CONTENT;
     qn_buffer *text = content ? &a->content : &a->reasoning;
     qn_buffer_append(text, output->text, output->bytes);
     if (text->failed) {

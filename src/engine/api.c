@@ -138,10 +138,10 @@ static qn_sampling choose_sampling(const qn_engine *engine, const qn_quern_reque
     return sampling;
 }
 
-static bool pass_text(void *context, const qn_output *output)
+static bool pass_text(void *context, const qn_output_event *output)
 {
     const call *c = context;
-    qn_quern_channel channel = output->channel == QN_CHANNEL_REASONING ? QN_QUERN_REASONING : QN_QUERN_CONTENT;
+    qn_quern_channel channel = output->kind == QN_OUTPUT_REASONING ? QN_QUERN_REASONING : QN_QUERN_CONTENT;
     return c->on_text == NULL || c->on_text(c->context, channel, output->text, output->bytes);
 }
 

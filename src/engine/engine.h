@@ -99,7 +99,7 @@ bool qn_engine_opens_reasoning(const qn_engine *engine, const int32_t *prompt_id
 typedef struct qn_listener {
     void *context;
     bool (*on_start)(void *context); /* the prompt is computed */
-    bool (*on_output)(void *context, const qn_output *output);
+    bool (*on_output)(void *context, const qn_output_event *output);
     bool (*on_step)(void *context, const qn_step *step);
     bool (*on_idle)(void *context); /* now and then while nothing is new: still wanted? */
 } qn_listener;

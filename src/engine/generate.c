@@ -81,7 +81,7 @@ qn_status qn_engine_check_request(const qn_engine *engine, const qn_request *req
 /* Tells the listener what the last take brought. False: it calls the answer off. */
 static bool tell(qn_stream *stream, const qn_listener *listener, bool *started)
 {
-    qn_output output;
+    qn_output_event output;
     if (qn_stream_started(stream) && !*started) {
         *started = true;
         if (listener->on_start != NULL && !listener->on_start(listener->context)) {

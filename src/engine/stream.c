@@ -6,12 +6,6 @@
 #include "base/memory.h"
 #include "engine/engine_internal.h"
 
-/* A stretch of one channel in the text of a take. */
-typedef struct run {
-    qn_channel channel;
-    size_t bytes, reasoning_tokens;
-} run;
-
 struct qn_stream {
     qn_job *job;
     qn_output_stream *text;                     /* NULL: the engine has no tokenizer */
@@ -19,8 +13,7 @@ struct qn_stream {
     size_t logprobs_each, prompt_logprobs_each; /* qn_logprob a token; 0: not asked for */
     qn_job_news news;
     size_t taken;                            /* tokens of this take that belong to the answer */
-    qn_buffer pieces, runs;                  /* text of this take */
-    size_t piece_at, run_at;                 /* read so far */
+    size_t event_at;                         /* events of this take, read so far */
     qn_buffer tokens;                        /* all of them */
     qn_buffer prompt_logprobs, prompt_ranks; /* all of them */
     bool over;
@@ -77,8 +70,6 @@ void qn_stream_close(qn_stream *stream)
     qn_job_release(stream->job);
     qn_output_stream_free(stream->text);
     qn_job_news_free(&stream->news);
-    qn_buffer_free(&stream->pieces);
-    qn_buffer_free(&stream->runs);
     qn_buffer_free(&stream->tokens);
     qn_buffer_free(&stream->prompt_logprobs);
     qn_buffer_free(&stream->prompt_ranks);
@@ -97,35 +88,6 @@ void qn_stream_settle(qn_stream *stream)
 int qn_stream_fd(const qn_stream *stream)
 {
     return qn_job_fd(stream->job);
-}
-
-static void keep_channel(qn_stream *stream, qn_channel channel)
-{
-    const qn_buffer *text = qn_output_stream_text(stream->text, channel);
-    if (text->size == 0) {
-        return;
-    }
-    size_t reasoning_tokens = qn_output_stream_reasoning_tokens(stream->text);
-    run *last = stream->runs.size > 0 ? (run *)(void *)(stream->runs.data + stream->runs.size) - 1 : NULL;
-    if (last != NULL && last->channel == channel) {
-        stream->pieces.size--; /* the NUL between them */
-        last->bytes += text->size;
-        last->reasoning_tokens = reasoning_tokens;
-    } else {
-        const run added = {.channel = channel, .bytes = text->size, .reasoning_tokens = reasoning_tokens};
-        qn_buffer_append(&stream->runs, &added, sizeof added);
-    }
-    qn_buffer_append(&stream->pieces, text->data, text->size);
-    qn_buffer_char(&stream->pieces, '\0');
-}
-
-/* Text that became ready moves into the pieces, after each token, so that channels stay in order. */
-static void keep_text(qn_stream *stream)
-{
-    keep_channel(stream, QN_CHANNEL_REASONING);
-    keep_channel(stream, QN_CHANNEL_CONTENT);
-    qn_output_stream_clear(stream->text);
-    stream->result.reasoning_tokens = qn_output_stream_reasoning_tokens(stream->text);
 }
 
 static void finish(qn_stream *stream, const qn_job_end *end)
@@ -154,7 +116,7 @@ static qn_status feed(qn_stream *stream, const int32_t *tokens, size_t count, qn
         if (status != QN_OK) {
             return status;
         }
-        keep_text(stream);
+        stream->result.reasoning_tokens = qn_output_stream_reasoning_tokens(stream->text);
         int stopped = qn_output_stream_stopped(stream->text);
         if (stopped >= 0) {
             qn_job_cancel(stream->job, true);
@@ -173,28 +135,24 @@ static qn_status take_end(qn_stream *stream, qn_error *err)
     if (stream->text == NULL || stream->end.status != QN_OK) {
         return QN_OK;
     }
-    qn_status status = qn_output_stream_finish(stream->text, err);
-    if (status == QN_OK) {
-        keep_text(stream);
-    }
-    return status;
+    return qn_output_stream_finish(stream->text, err);
 }
 
 static qn_status check_memory(const qn_stream *stream, qn_error *err)
 {
-    bool failed = stream->pieces.failed || stream->runs.failed || stream->tokens.failed ||
-                  stream->prompt_logprobs.failed || stream->prompt_ranks.failed;
+    bool failed = stream->tokens.failed || stream->prompt_logprobs.failed || stream->prompt_ranks.failed;
     const qn_job_news *news = &stream->news; /* cut short, logprobs may be fewer than the tokens */
     failed = failed || news->tokens.failed || news->logprobs.failed || news->ranks.failed ||
              news->prompt_logprobs.failed || news->prompt_ranks.failed;
-    return failed ? qn_fail_memory(err, "the answer", stream->pieces.size + stream->tokens.size) : QN_OK;
+    return failed ? qn_fail_memory(err, "the answer", stream->tokens.size) : QN_OK;
 }
 
 qn_status qn_stream_take(qn_stream *stream, qn_error *err)
 {
-    qn_buffer_clear(&stream->pieces);
-    qn_buffer_clear(&stream->runs);
-    stream->piece_at = stream->run_at = stream->taken = 0;
+    if (stream->text != NULL) {
+        qn_output_stream_clear(stream->text);
+    }
+    stream->event_at = stream->taken = 0;
     if (stream->over) {
         return QN_OK;
     }
@@ -219,18 +177,14 @@ qn_status qn_stream_take(qn_stream *stream, qn_error *err)
     return status;
 }
 
-bool qn_stream_next(qn_stream *stream, qn_output *out)
+bool qn_stream_next(qn_stream *stream, qn_output_event *out)
 {
-    if (stream->run_at == stream->runs.size) {
+    size_t count = 0;
+    const qn_output_event *events = stream->text != NULL ? qn_output_stream_events(stream->text, &count) : NULL;
+    if (stream->event_at == count) {
         return false;
     }
-    const run *next = (const void *)(stream->runs.data + stream->run_at);
-    *out = (qn_output){.channel = next->channel,
-                       .text = stream->pieces.data + stream->piece_at,
-                       .bytes = next->bytes,
-                       .reasoning_tokens = next->reasoning_tokens};
-    stream->run_at += sizeof *next;
-    stream->piece_at += next->bytes + 1;
+    *out = events[stream->event_at++];
     return true;
 }
 

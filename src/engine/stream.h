@@ -28,16 +28,9 @@ int qn_stream_fd(const qn_stream *stream);
 /* Takes the news and decodes them; what the call before brought is gone. Failure (QN_RESOURCE) ends the request. */
 qn_status qn_stream_take(qn_stream *stream, qn_error *err);
 
-/* A stretch of one channel. Text is whole characters, stop strings never leak; special tokens are not shown. */
-typedef struct qn_output {
-    qn_channel channel;
-    const char *text; /* not empty; a NUL behind */
-    size_t bytes;
-    size_t reasoning_tokens; /* of the answer so far */
-} qn_output;
-
-/* The next piece of the text that the last take brought; false: there is none left. */
-bool qn_stream_next(qn_stream *stream, qn_output *out);
+/* The next event of what the last take brought, in order: text of one kind, or a call's (text/output.h; stop strings
+ * never leak, special tokens are not shown). It is valid until the next take. False: there is none left. */
+bool qn_stream_next(qn_stream *stream, qn_output_event *out);
 
 /* The tokens that the last take brought, up to the answer's end, and where asked for their logprobs
  * [count][1 + request.logprobs] and ranks [count]; NULL: not asked for. */

@@ -14,7 +14,7 @@ enum {
 typedef struct choice {
     qn_stream *stream;
     bool over;
-    qn_buffer parts; /* qn_output: of the last take; of a whole body, whose text pointers are set at the end */
+    qn_buffer parts; /* qn_output_event: of the last take; of a whole body, whose text pointers are set at the end */
     qn_buffer text;  /* of a whole body: that of its parts, back to back, a NUL behind each */
     qn_buffer logprobs, ranks; /* of a whole body */
 } choice;
@@ -258,7 +258,7 @@ static qn_answer_choice view_of(const qn_answer *answer, size_t index)
         .over = c->over,
         .result = result_of(answer, index),
         .parts = (const void *)c->parts.data,
-        .part_count = c->parts.size / sizeof(qn_output),
+        .part_count = c->parts.size / sizeof(qn_output_event),
     };
 }
 
@@ -333,7 +333,7 @@ static qn_api_error error_of(const qn_error *err)
 static void send_news(qn_answer *answer, size_t index, qn_buffer *out)
 {
     choice *c = &answer->choices[index];
-    qn_output output;
+    qn_output_event output;
     qn_buffer_clear(&c->parts);
     while (!answer->prompt_only && qn_stream_next(c->stream, &output)) {
         qn_buffer_append(&c->parts, &output, sizeof output);
@@ -413,10 +413,10 @@ void qn_answer_stream(qn_answer *answer, qn_http_reply *reply)
 
 /* ---- one body ---- */
 
-static void keep_output(choice *c, const qn_output *output)
+static void keep_output(choice *c, const qn_output_event *output)
 {
-    qn_output *last = c->parts.size > 0 ? (qn_output *)(void *)(c->parts.data + c->parts.size) - 1 : NULL;
-    if (last != NULL && last->channel == output->channel) {
+    qn_output_event *last = c->parts.size > 0 ? (qn_output_event *)(void *)(c->parts.data + c->parts.size) - 1 : NULL;
+    if (last != NULL && last->kind == output->kind && last->call == output->call) {
         c->text.size -= c->text.failed ? 0 : 1; /* the NUL between them */
         last->bytes += output->bytes;
         last->reasoning_tokens = output->reasoning_tokens;
@@ -444,7 +444,7 @@ static qn_status collect_choice(qn_answer *answer, size_t index, qn_error *err)
     if (status != QN_OK || answer->prompt_only) {
         return status;
     }
-    qn_output output;
+    qn_output_event output;
     while (qn_stream_next(c->stream, &output)) {
         keep_output(c, &output);
     }
@@ -477,7 +477,7 @@ static qn_status collect(qn_answer *answer, qn_http_exchange *exchange, qn_error
 /* The text moved while it grew. */
 static void point_at_text(choice *c)
 {
-    qn_output *parts = (void *)c->parts.data;
+    qn_output_event *parts = (void *)c->parts.data;
     const char *at = c->text.data;
     for (size_t i = 0; i < c->parts.size / sizeof *parts; i++) {
         parts[i].text = at;

@@ -23,13 +23,13 @@ typedef struct qn_answer qn_answer;
 
 /* A choice as a writer sees it: in a stream what the last take brought, for a body all of it. Valid during the call. */
 typedef struct qn_answer_choice {
-    size_t index;           /* prompt * n + which of its n */
-    size_t prompt;          /* which of the prompts */
-    bool over;              /* `result` is complete; nothing more comes */
-    qn_result result;       /* so far */
-    const qn_output *parts; /* in the order of the answer; neighbours of one kind are one part (a body), or come as they
-                               became ready (a stream) */
-    size_t part_count;      /* may be 0 where the tokens gave no text yet */
+    size_t index;                 /* prompt * n + which of its n */
+    size_t prompt;                /* which of the prompts */
+    bool over;                    /* `result` is complete; nothing more comes */
+    qn_result result;             /* so far */
+    const qn_output_event *parts; /* in the order of the answer; neighbours of one kind are one part (a body), or come
+                               as they became ready (a stream) */
+    size_t part_count;            /* may be 0 where the tokens gave no text yet */
     qn_stream_tokens tokens; /* ids, and logprobs and ranks where options.logprobs asked for them. Text does not end
                                 where tokens do: they are told beside the parts, not with one of them */
 } qn_answer_choice;

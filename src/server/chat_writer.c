@@ -91,8 +91,8 @@ static void news(void *writer, const qn_answer *answer, const qn_answer_choice *
                                  .with_ids = w->with_ids};
     const qn_chat_tokens *tokens = choice->tokens.count > 0 ? &told : NULL;
     for (size_t i = 0; i < choice->part_count; i++) {
-        const qn_output *part = &choice->parts[i];
-        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, part->channel, part->text, part->bytes, tokens);
+        const qn_output_event *part = &choice->parts[i];
+        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, part->kind, part->text, part->bytes, tokens);
         send_chunk(w, out);
         tokens = NULL;
     }
@@ -101,7 +101,7 @@ static void news(void *writer, const qn_answer *answer, const qn_answer_choice *
         qn_chat_write_finish_chunk(&w->scratch, &w->head, choice->index, &choice->result, tokens, &totals);
         send_chunk(w, out);
     } else if (tokens != NULL && (told.logprobs != NULL || told.with_ids)) {
-        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, QN_CHANNEL_CONTENT, "", 0, tokens);
+        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, QN_OUTPUT_CONTENT, "", 0, tokens);
         send_chunk(w, out);
     }
     qn_buffer_free(&logprobs);
@@ -144,8 +144,8 @@ static qn_chat_choice fill_message(const chat_writer *w, const qn_answer *answer
     qn_answer_choice choice = qn_answer_choice_at(answer, index);
     m->result = choice.result;
     for (size_t i = 0; i < choice.part_count; i++) {
-        const qn_output *part = &choice.parts[i];
-        qn_buffer_append(part->channel == QN_CHANNEL_REASONING ? &m->reasoning : &m->content, part->text, part->bytes);
+        const qn_output_event *part = &choice.parts[i];
+        qn_buffer_append(part->kind == QN_OUTPUT_REASONING ? &m->reasoning : &m->content, part->text, part->bytes);
     }
     return (qn_chat_choice){.index = index,
                             .result = &m->result,

@@ -169,11 +169,11 @@ void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head, size_t i
     close_chunk(out, head);
 }
 
-void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, qn_channel channel,
+void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, qn_output_kind kind,
                               const char *text, size_t bytes, const qn_chat_tokens *tokens)
 {
     open_chunk(out, head, index);
-    if (channel == QN_CHANNEL_REASONING) {
+    if (kind == QN_OUTPUT_REASONING) {
         qn_buffer_text(out, "\"reasoning_content\":");
         qn_buffer_json_string(out, text, bytes);
         qn_buffer_text(out, ",\"reasoning\":");

@@ -51,7 +51,7 @@ void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_cha
 
 void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head, size_t index,
                               const qn_chat_prompt_part *prompt);
-void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, qn_channel channel,
+void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, qn_output_kind kind,
                               const char *text, size_t bytes, const qn_chat_tokens *tokens);
 /* totals: of this choice. */
 void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, const qn_result *result,

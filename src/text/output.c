@@ -1,4 +1,4 @@
-/* A token's way: detokenizer (whole characters) -> stop strings -> trimming -> the channel's ready text. Each holds
+/* A token's way: detokenizer (whole characters) -> stop strings -> trimming -> an event. Each holds
  * back what it can't decide yet. A change of channel settles what the first two hold, for the old channel; white space
  * held back by trimming stays with its channel, since more of it may follow after another block. */
 #include "text/output.h"
@@ -10,7 +10,6 @@
 enum { CHANNELS = 2 };
 
 typedef struct channel_text {
-    qn_buffer ready;
     qn_buffer held_space; /* white space that counts only if more text follows */
     bool begun;           /* some text has come: white space is no longer leading */
 } channel_text;
@@ -19,7 +18,7 @@ struct qn_output_stream {
     const qn_tokenizer *tokenizer;
     bool split;
     int32_t think_begin, think_end; /* -1: the tokenizer has none */
-    qn_channel channel;
+    qn_output_kind channel;         /* CONTENT or REASONING */
     size_t reasoning_tokens;
     size_t tokens, min_tokens; /* tokens: fed, markup not counted */
     qn_detokenizer detokenizer;
@@ -27,6 +26,7 @@ struct qn_output_stream {
     int stopped;
     qn_buffer characters, passed; /* scratch: out of the detokenizer, out of the stop strings */
     channel_text channels[CHANNELS];
+    qn_output_events events;
 };
 
 qn_status qn_output_stream_new(const qn_tokenizer *tokenizer, const qn_output_options *options, qn_output_stream **out,
@@ -40,7 +40,7 @@ qn_status qn_output_stream_new(const qn_tokenizer *tokenizer, const qn_output_op
     stream->split = options->split;
     stream->think_begin = options->split ? qn_tokenizer_find_added(tokenizer, "<think>") : -1;
     stream->think_end = options->split ? qn_tokenizer_find_added(tokenizer, "</think>") : -1;
-    stream->channel = options->split && options->in_reasoning ? QN_CHANNEL_REASONING : QN_CHANNEL_CONTENT;
+    stream->channel = options->split && options->in_reasoning ? QN_OUTPUT_REASONING : QN_OUTPUT_CONTENT;
     stream->stopped = -1;
     stream->min_tokens = options->min_tokens;
     qn_detokenizer_start(&stream->detokenizer, tokenizer, true);
@@ -62,9 +62,9 @@ void qn_output_stream_free(qn_output_stream *stream)
     qn_buffer_free(&stream->characters);
     qn_buffer_free(&stream->passed);
     for (size_t i = 0; i < CHANNELS; i++) {
-        qn_buffer_free(&stream->channels[i].ready);
         qn_buffer_free(&stream->channels[i].held_space);
     }
+    qn_output_events_free(&stream->events);
     qn_free(stream);
 }
 
@@ -73,8 +73,17 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static void append_trimmed(channel_text *to, const char *text, size_t bytes)
+static void show(qn_output_stream *stream, const char *text, size_t bytes)
 {
+    qn_output_events_add(&stream->events, &(qn_output_event){.kind = stream->channel,
+                                                             .text = text,
+                                                             .bytes = bytes,
+                                                             .reasoning_tokens = stream->reasoning_tokens});
+}
+
+static void show_trimmed(qn_output_stream *stream, const char *text, size_t bytes)
+{
+    channel_text *to = &stream->channels[stream->channel];
     while (!to->begun && bytes > 0 && is_space(*text)) {
         text++;
         bytes--;
@@ -85,25 +94,24 @@ static void append_trimmed(channel_text *to, const char *text, size_t bytes)
     }
     if (solid > 0) {
         to->begun = true;
-        qn_buffer_append(&to->ready, to->held_space.data, to->held_space.size);
+        show(stream, qn_buffer_string(&to->held_space), to->held_space.size);
         qn_buffer_clear(&to->held_space);
-        qn_buffer_append(&to->ready, text, solid);
+        show(stream, text, solid);
     }
     qn_buffer_append(&to->held_space, text + solid, bytes - solid);
 }
 
-/* What the stop strings let pass goes to the channel. */
+/* What the stop strings let pass is shown. */
 static qn_status deliver(qn_output_stream *stream, qn_error *err)
 {
-    channel_text *to = &stream->channels[stream->channel];
     if (stream->split) {
-        append_trimmed(to, qn_buffer_string(&stream->passed), stream->passed.size);
+        show_trimmed(stream, qn_buffer_string(&stream->passed), stream->passed.size);
     } else {
-        qn_buffer_append(&to->ready, stream->passed.data, stream->passed.size);
+        show(stream, qn_buffer_string(&stream->passed), stream->passed.size);
     }
     qn_buffer_clear(&stream->passed);
-    if (to->ready.failed || to->held_space.failed) {
-        return qn_fail_memory(err, "generated text", to->ready.size);
+    if (qn_output_events_failed(&stream->events) || stream->channels[stream->channel].held_space.failed) {
+        return qn_fail_memory(err, "generated text", stream->events.text.size);
     }
     return QN_OK;
 }
@@ -139,7 +147,7 @@ static qn_status settle(qn_output_stream *stream, qn_error *err)
     return status == QN_OK ? deliver(stream, err) : status;
 }
 
-static qn_status change_channel(qn_output_stream *stream, qn_channel channel, qn_error *err)
+static qn_status change_channel(qn_output_stream *stream, qn_output_kind channel, qn_error *err)
 {
     if (stream->channel == channel) {
         return QN_OK;
@@ -155,13 +163,13 @@ static qn_status change_channel(qn_output_stream *stream, qn_channel channel, qn
 qn_status qn_output_stream_feed(qn_output_stream *stream, int32_t token, qn_error *err)
 {
     if (token >= 0 && token == stream->think_begin) {
-        return change_channel(stream, QN_CHANNEL_REASONING, err);
+        return change_channel(stream, QN_OUTPUT_REASONING, err);
     }
     if (token >= 0 && token == stream->think_end) {
-        return change_channel(stream, QN_CHANNEL_CONTENT, err);
+        return change_channel(stream, QN_OUTPUT_CONTENT, err);
     }
     stream->tokens++;
-    stream->reasoning_tokens += stream->channel == QN_CHANNEL_REASONING;
+    stream->reasoning_tokens += stream->channel == QN_OUTPUT_REASONING;
     if (token < 0 || (size_t)token >= qn_tokenizer_size(stream->tokenizer)) {
         return QN_OK;
     }
@@ -179,16 +187,14 @@ int qn_output_stream_stopped(const qn_output_stream *stream)
     return stream->stopped;
 }
 
-const qn_buffer *qn_output_stream_text(const qn_output_stream *stream, qn_channel channel)
+const qn_output_event *qn_output_stream_events(qn_output_stream *stream, size_t *count)
 {
-    return &stream->channels[channel].ready;
+    return qn_output_events_read(&stream->events, count);
 }
 
 void qn_output_stream_clear(qn_output_stream *stream)
 {
-    for (size_t i = 0; i < CHANNELS; i++) {
-        qn_buffer_clear(&stream->channels[i].ready);
-    }
+    qn_output_events_clear(&stream->events);
 }
 
 size_t qn_output_stream_reasoning_tokens(const qn_output_stream *stream)

@@ -12,11 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "text/output_events.h"
 #include "text/tokenizer.h"
-
-typedef enum qn_channel { QN_CHANNEL_CONTENT, QN_CHANNEL_REASONING } qn_channel;
 
 typedef struct qn_output_options {
     bool split; /* true: chat; <think> and </think> switch channels and give no text (out of place too), and white
@@ -45,8 +43,9 @@ qn_status qn_output_stream_finish(qn_output_stream *stream, qn_error *err);
 /* The index of the stop string that matched, -1 while none has. */
 int qn_output_stream_stopped(const qn_output_stream *stream);
 
-/* The text that became ready since the last clear, per channel; valid until the next call on the stream. */
-const qn_buffer *qn_output_stream_text(const qn_output_stream *stream, qn_channel channel);
+/* What became ready since the last clear, in order; neighbours of one kind are one event. Valid until the next call on
+ * the stream. */
+const qn_output_event *qn_output_stream_events(qn_output_stream *stream, size_t *count);
 void qn_output_stream_clear(qn_output_stream *stream);
 
 /* Tokens fed while reasoning, the markup not counted. */

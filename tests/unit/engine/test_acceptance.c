@@ -153,10 +153,10 @@ static bool is_correct(const char *set, const json_t *prompt, const char *conten
 
 /* ---- runs */
 
-static bool collect(void *context, const qn_output *output)
+static bool collect(void *context, const qn_output_event *output)
 {
     qn_buffer *content = context;
-    if (output->channel == QN_CHANNEL_CONTENT) {
+    if (output->kind == QN_OUTPUT_CONTENT) {
         qn_buffer_append(content, output->text, output->bytes);
     }
     return true;

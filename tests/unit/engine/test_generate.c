@@ -159,12 +159,12 @@ static bool on_start(void *context)
     return ++w->starts != w->stop_at_start;
 }
 
-static bool on_output(void *context, const qn_output *output)
+static bool on_output(void *context, const qn_output_event *output)
 {
     witness *w = context;
     assert_true(output->bytes > 0);
     assert_int_equal(output->text[output->bytes], '\0');
-    qn_buffer_append(output->channel == QN_CHANNEL_CONTENT ? &w->content : &w->reasoning, output->text, output->bytes);
+    qn_buffer_append(output->kind == QN_OUTPUT_CONTENT ? &w->content : &w->reasoning, output->text, output->bytes);
     return ++w->outputs != w->stop_at_output;
 }
 

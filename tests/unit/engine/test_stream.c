@@ -67,7 +67,7 @@ typedef struct reading {
 static void take(qn_stream *stream, reading *r)
 {
     qn_error err;
-    qn_output output;
+    qn_output_event output;
     assert_int_equal(qn_stream_take(stream, &err), QN_OK);
     r->takes++;
     qn_stream_tokens taken = qn_stream_taken(stream);
@@ -78,8 +78,8 @@ static void take(qn_stream *stream, reading *r)
     while (qn_stream_next(stream, &output)) {
         assert_true(output.bytes > 0);
         assert_int_equal(output.text[output.bytes], '\0');
-        qn_buffer_append(&r->text[output.channel], output.text, output.bytes);
-        qn_buffer_char(&r->order, output.channel == QN_CHANNEL_CONTENT ? 'c' : 'r');
+        qn_buffer_append(&r->text[output.kind], output.text, output.bytes);
+        qn_buffer_char(&r->order, output.kind == QN_OUTPUT_CONTENT ? 'c' : 'r');
     }
     assert_false(qn_stream_next(stream, &output));
 }
@@ -138,8 +138,8 @@ static void the_same_however_late_it_is_read(void **state)
         }
         assert_true(qn_stream_started(stream));
         assert_int_equal(qn_stream_prompt_computed(stream), f.request.prompt_count);
-        assert_string_equal(qn_buffer_string(&r.text[QN_CHANNEL_REASONING]), thought);
-        assert_string_equal(qn_buffer_string(&r.text[QN_CHANNEL_CONTENT]), said);
+        assert_string_equal(qn_buffer_string(&r.text[QN_OUTPUT_REASONING]), thought);
+        assert_string_equal(qn_buffer_string(&r.text[QN_OUTPUT_CONTENT]), said);
         assert_int_equal(r.ids.size, ANSWER_TOKENS * sizeof(int32_t));
         assert_int_equal(r.logprobs.size, ANSWER_TOKENS * sizeof(qn_logprob));
         qn_result result = qn_stream_result(stream);
@@ -175,8 +175,8 @@ static void tokens_beyond_a_stop_string_are_dropped(void **state)
             read_all(stream, &r);
         }
         qn_result result = qn_stream_result(stream);
-        assert_string_equal(qn_buffer_string(&r.text[QN_CHANNEL_REASONING]), "Step 1: 2 + 2 = 4. The");
-        assert_int_equal(r.text[QN_CHANNEL_CONTENT].size, 0);
+        assert_string_equal(qn_buffer_string(&r.text[QN_OUTPUT_REASONING]), "Step 1: 2 + 2 = 4. The");
+        assert_int_equal(r.text[QN_OUTPUT_CONTENT].size, 0);
         assert_ptr_equal(result.stop_matched, stops[1]);
         assert_int_equal(result.completion_tokens, 16);
         assert_int_equal(r.ids.size, 16 * sizeof(int32_t));
@@ -251,8 +251,8 @@ static void an_end_without_a_token_costs_no_text(void **state)
         assert_int_equal(qn_stream_end(second)->finish, QN_FINISH_STOP);
         assert_false(qn_stream_end(second)->by_token);
         assert_int_equal(late.ids.size, length * sizeof(int32_t));
-        const char *text = qn_buffer_string(&late.text[QN_CHANNEL_REASONING]);
-        assert_string_equal(text, qn_buffer_string(&early.text[QN_CHANNEL_REASONING]));
+        const char *text = qn_buffer_string(&late.text[QN_OUTPUT_REASONING]);
+        assert_string_equal(text, qn_buffer_string(&early.text[QN_OUTPUT_REASONING]));
         assert_memory_equal(text, thought, strlen(text));
         assert_true(strlen(text) + 1 >= length); /* but for white space at its end, a character a token at least */
         qn_stream_close(first);

@@ -89,7 +89,7 @@ static void take_stream(exchange *x)
 {
     answer *a = x->answer;
     qn_error err;
-    qn_output output;
+    qn_output_event output;
     if (qn_stream_take(x->stream, &err) != QN_OK) {
         a->ended = true;
         a->end = *qn_stream_end(x->stream);
@@ -104,8 +104,8 @@ static void take_stream(exchange *x)
     }
     take_prompt(a, x->stream);
     while (qn_stream_next(x->stream, &output)) {
-        char channel = output.channel == QN_CHANNEL_CONTENT ? 'c' : 'r';
-        qn_buffer_append(&a->text[output.channel], output.text, output.bytes);
+        char channel = output.kind == QN_OUTPUT_CONTENT ? 'c' : 'r';
+        qn_buffer_append(&a->text[output.kind], output.text, output.bytes);
         if (a->channels.size == 0 || a->channels.data[a->channels.size - 1] != channel) {
             qn_buffer_char(&a->channels, channel);
         }

@@ -209,7 +209,7 @@ static void test_chunks(void **state)
     assert_int_equal(INTEGER(chunk, "prompt_token_ids", "0"), 8);
     assert_null(json_object_get(chunk, "usage"));
     json_decref(chunk);
-    qn_chat_write_text_chunk(&out, &h, 0, QN_CHANNEL_REASONING, "\xc3\xa9\"", 3, NULL);
+    qn_chat_write_text_chunk(&out, &h, 0, QN_OUTPUT_REASONING, "\xc3\xa9\"", 3, NULL);
     chunk = parse(&out);
     assert_string_equal(STRING(chunk, "choices", "0", "delta", "reasoning"), "\xc3\xa9\"");
     assert_string_equal(STRING(chunk, "choices", "0", "delta", "reasoning_content"), "\xc3\xa9\"");
@@ -219,7 +219,7 @@ static void test_chunks(void **state)
     h.include_usage = true;
     qn_buffer_text(&logprobs, "{\"token\":\"o\"}");
     const qn_chat_tokens tokens = {.logprobs = &logprobs, .ids = ids, .id_count = 1, .with_ids = true};
-    qn_chat_write_text_chunk(&out, &h, 1, QN_CHANNEL_CONTENT, "a", 1, &tokens);
+    qn_chat_write_text_chunk(&out, &h, 1, QN_OUTPUT_CONTENT, "a", 1, &tokens);
     chunk = parse(&out);
     assert_string_equal(STRING(chunk, "choices", "0", "delta", "content"), "a");
     assert_int_equal(INTEGER(chunk, "choices", "0", "index"), 1);

@@ -46,10 +46,15 @@ typedef struct texts {
 
 static void take(qn_output_stream *stream, texts *out)
 {
-    const qn_buffer *reasoning = qn_output_stream_text(stream, QN_CHANNEL_REASONING);
-    const qn_buffer *content = qn_output_stream_text(stream, QN_CHANNEL_CONTENT);
-    qn_buffer_append(&out->reasoning, reasoning->data, reasoning->size);
-    qn_buffer_append(&out->content, content->data, content->size);
+    size_t count;
+    const qn_output_event *events = qn_output_stream_events(stream, &count);
+    for (size_t i = 0; i < count; i++) {
+        qn_buffer *text = events[i].kind == QN_OUTPUT_REASONING ? &out->reasoning : &out->content;
+        assert_true(events[i].kind == QN_OUTPUT_REASONING || events[i].kind == QN_OUTPUT_CONTENT);
+        assert_true(events[i].bytes > 0 && events[i].bytes == strlen(events[i].text));
+        assert_true(i == 0 || events[i - 1].kind != events[i].kind);
+        qn_buffer_append(text, events[i].text, events[i].bytes);
+    }
     qn_output_stream_clear(stream);
 }
 

@@ -1,0 +1,54 @@
+/* Events lie in one buffer and their text in another, so that a step that brings many small pieces allocates nothing
+ * once both have grown. Text moves while it grows: an event learns where its text lies when it is read. */
+#include "text/output_events.h"
+
+static qn_output_event *last_event(const qn_output_events *list)
+{
+    return list->events.size > 0 ? (qn_output_event *)(void *)(list->events.data + list->events.size) - 1 : NULL;
+}
+
+void qn_output_events_add(qn_output_events *list, const qn_output_event *event)
+{
+    if (event->bytes == 0 && event->kind != QN_OUTPUT_CALL_END) {
+        return;
+    }
+    qn_output_event *last = last_event(list);
+    if (last != NULL && last->kind == event->kind && last->call == event->call && list->text.size > 0) {
+        list->text.size--; /* the NUL between them */
+        last->bytes += event->bytes;
+        last->reasoning_tokens = event->reasoning_tokens;
+    } else {
+        qn_buffer_append(&list->events, event, sizeof *event);
+    }
+    qn_buffer_append(&list->text, event->text, event->bytes);
+    qn_buffer_char(&list->text, '\0');
+}
+
+bool qn_output_events_failed(const qn_output_events *list)
+{
+    return list->events.failed || list->text.failed;
+}
+
+const qn_output_event *qn_output_events_read(qn_output_events *list, size_t *count)
+{
+    qn_output_event *events = (void *)list->events.data;
+    const char *text = list->text.data;
+    *count = list->events.size / sizeof *events;
+    for (size_t i = 0; i < *count; i++) {
+        events[i].text = text;
+        text += events[i].bytes + 1;
+    }
+    return events;
+}
+
+void qn_output_events_clear(qn_output_events *list)
+{
+    qn_buffer_clear(&list->events);
+    qn_buffer_clear(&list->text);
+}
+
+void qn_output_events_free(qn_output_events *list)
+{
+    qn_buffer_free(&list->events);
+    qn_buffer_free(&list->text);
+}
