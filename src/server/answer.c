@@ -374,6 +374,15 @@ static void send_all_news(qn_answer *answer, qn_buffer *out)
     }
 }
 
+static void tell_of_work(const qn_answer *answer, qn_buffer *out)
+{
+    if (answer->api->idle != NULL) {
+        answer->api->idle(answer->writer, out);
+    } else {
+        qn_sse_comment(out, "working");
+    }
+}
+
 static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
 {
     qn_answer *answer = state;
@@ -389,7 +398,7 @@ static bool pull(void *state, qn_http_exchange *exchange, qn_buffer *out)
         case QN_HTTP_GONE:
             return false;
         case QN_HTTP_TIMEOUT:
-            qn_sse_comment(out, "working");
+            tell_of_work(answer, out);
             return true;
         case QN_HTTP_NEWS:
             send_all_news(answer, out);

@@ -7,7 +7,7 @@
  *
  * Whoever waits here waits for news and for the client at once: when the client hangs up, the streams are closed, and
  * the engine drops all choices within a step. A stream that is silent for 10 seconds gets a comment, which clients
- * skip. */
+ * skip, or what its API has for that. */
 #ifndef QN_SERVER_ANSWER_H
 #define QN_SERVER_ANSWER_H
 
@@ -52,6 +52,8 @@ typedef struct qn_answer_api {
     void (*news)(void *writer, const qn_answer *answer, const qn_answer_choice *choice, qn_buffer *out);
     void (*end)(void *writer, const qn_answer *answer, qn_buffer *out);
     void (*fail)(void *writer, const qn_api_error *error, const qn_error *err, qn_buffer *out);
+    /* What a stream that is silent gets; NULL: a comment. */
+    void (*idle)(void *writer, qn_buffer *out);
 
     void (*free)(void *writer);
 } qn_answer_api;

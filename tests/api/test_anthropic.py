@@ -1,5 +1,8 @@
 """Anthropic's Messages API: what a client gets, streamed and not."""
 
+import json
+
+MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 
 TOOL = {"name": "get_weather", "description": "The weather of a city.",
@@ -22,6 +25,57 @@ def error_of(response):
     assert set(body) == {"type", "error"} and body["type"] == "error"
     assert set(body["error"]) == {"type", "message"}
     return body["error"]
+
+
+def answer(server, body):
+    response = server.post(MESSAGES, body)
+    assert response.status == 200, response.body
+    return response.json()
+
+
+def stream(server, body):
+    """The events of a streamed answer, each checked to carry its own name, pings left out."""
+    response = server.post(MESSAGES, {**body, "stream": True})
+    assert response.status == 200, response.body
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = []
+    for block in response.body.decode().split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == "event: " + event["type"]
+        events.append(event)
+    assert events[1] == {"type": "ping"}
+    return [event for event in events if event["type"] != "ping"]
+
+
+def joined(events):
+    """The message that a client puts together."""
+    assert events[0]["type"] == "message_start"
+    assert events[-1] == {"type": "message_stop"}
+    message = events[0]["message"]
+    assert message["content"] == [] and message["stop_reason"] is None
+    is_open = False
+    for event in events[1:-1]:
+        if event["type"] == "content_block_start":
+            assert not is_open and event["index"] == len(message["content"])
+            message["content"].append(event["content_block"])
+            is_open = True
+        elif event["type"] == "content_block_delta":
+            assert is_open and event["index"] == len(message["content"]) - 1
+            delta, block = event["delta"], message["content"][-1]
+            name = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}[delta["type"]]
+            block[name] += delta[name]
+        elif event["type"] == "content_block_stop":
+            assert is_open
+            is_open = False
+        else:
+            assert event["type"] == "message_delta" and not is_open
+            message.update(event["delta"], usage=event["usage"])
+    return message
+
+
+def without_id(message):
+    return {name: value for name, value in message.items() if name != "id"}
 
 
 def chat_tokens(server, messages, **fields):
@@ -93,3 +147,85 @@ def test_keys(start_server):
     assert error_of(response)["type"] == "authentication_error"
     response = server.post(COUNT, ask(), headers={"x-api-key": "secret"})
     assert response.status == 200
+
+
+def test_message_has_anthropics_shape(server):
+    message = answer(server, ask(temperature=0, max_tokens=200))
+    assert set(message) == {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"}
+    assert message["id"].startswith("msg_")
+    assert (message["type"], message["role"], message["model"]) == ("message", "assistant", "quern-tiny")
+    assert message["stop_reason"] in ("end_turn", "max_tokens") and message["stop_sequence"] is None
+    assert message["usage"]["input_tokens"] == count(server, ask())
+    assert message["usage"]["output_tokens"] > 0
+    assert all(block["type"] in ("thinking", "text") for block in message["content"])
+
+
+def test_message_says_what_chat_completions_says(server):
+    fields = {"temperature": 0, "max_tokens": 200}
+    message = answer(server, ask(**fields))
+    chat = server.post("/v1/chat/completions", {**ask(), **fields}).json()
+    said = chat["choices"][0]["message"]
+    blocks = {block["type"]: block.get("text") or block.get("thinking") for block in message["content"]}
+    assert blocks.get("text", "") == (said["content"] or "")
+    assert blocks.get("thinking", "") == (said["reasoning"] or "")
+    assert message["usage"]["output_tokens"] == chat["usage"]["completion_tokens"]
+
+
+def test_stream_equals_the_whole(server):
+    for fields in ({"temperature": 0, "max_tokens": 200}, {"temperature": 1, "seed": 7}, {"max_tokens": 1, "seed": 1}):
+        whole = answer(server, ask(**fields))
+        assert without_id(joined(stream(server, ask(**fields)))) == without_id(whole)
+
+
+def test_stop_sequences(server):
+    plain = answer(server, ask(temperature=0))
+    text = "".join(block.get("thinking") or block.get("text") for block in plain["content"])
+    stop = text[2:4]
+    message = answer(server, ask(temperature=0, stop_sequences=["\x01never", stop]))
+    assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", stop)
+    assert message["content"] and all(stop not in (block.get("text") or block["thinking"])
+                                      for block in message["content"])
+    assert without_id(joined(stream(server, ask(temperature=0, stop_sequences=[stop])))) == without_id(message)
+
+
+def test_more_tokens_than_the_context_has_left(start_server):
+    server = start_server("--max-model-len", 64)
+    message = answer(server, ask(max_tokens=10**6, ignore_eos=True))
+    assert message["stop_reason"] == "model_context_window_exceeded"
+    assert message["usage"]["input_tokens"] + message["usage"]["output_tokens"] == 64
+    response = server.post(MESSAGES, ask("long " * 100))
+    assert response.status == 400
+    error = error_of(response)
+    assert error["type"] == "invalid_request_error" and error["message"].startswith("prompt is too long: ")
+
+
+def test_cached_tokens_are_told_apart(start_server):
+    server = start_server("--enable-prompt-tokens-details", "--block-size", 16)
+    body = ask("What is 12 plus 30? " * 20, temperature=0)
+    first, second = answer(server, body)["usage"], answer(server, body)["usage"]
+    assert first["cache_read_input_tokens"] == 0
+    assert second["cache_read_input_tokens"] > 0
+    assert first["input_tokens"] == second["input_tokens"] + second["cache_read_input_tokens"]
+
+
+def test_refusals(server):
+    for body, word in ((ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "web_search"),
+                       (ask(max_tokens=0), "max_tokens"), (ask(temperature=1.5), "temperature"),
+                       (ask(messages=[{"role": "assistant", "content": "x"}]), "prefill"),
+                       (ask(tools=[TOOL], tool_choice={"type": "any"}), "not supported")):
+        for streamed in (False, True):
+            response = server.post(MESSAGES, {**body, "stream": streamed})
+            assert response.status == 400, response.body
+            error = error_of(response)
+            assert error["type"] == "invalid_request_error" and word in error["message"]
+
+
+def test_fields_without_effect_are_told_once(start_server):
+    server = start_server()
+    for _ in range(2):
+        answer(server, ask(max_tokens=2000, ignore_eos=False, mood="good", thinking={"type": "disabled"}))
+    answer(server, ask(max_tokens=2000, thinking={"type": "enabled", "budget_tokens": 1024}))
+    log = server.stderr_text()
+    assert log.count("request: mood: ") == 1
+    assert log.count("enable_thinking") == 1
+    assert log.count("thinking.budget_tokens") == 1

@@ -117,14 +117,15 @@ static void test_tools(void **state)
     (void)state;
     qn_anthropic_request r;
     qn_error err;
-    assert_int_equal(parse(WITH(TOOL ",'tool_choice':{'type':'auto'}"), &r, &err), QN_OK);
+    assert_int_equal(parse_with(WITH(TOOL ",'tool_choice':{'type':'auto'}"), true, NULL, &r, &err), QN_OK);
     char *text = json_dumps(qn_anthropic_shown_tools(&r), JSON_COMPACT);
     assert_string_equal(text, "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
                               "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]");
     free(text);
     qn_anthropic_request_free(&r);
     assert_accepted(WITH("'tools':[]"));
-    assert_accepted(WITH("'tools':[{'type':'custom','name':'f','input_schema':{},'strict':false}]"));
+    assert_accepted(
+        WITH("'tool_choice':{'type':'none'},'tools':[{'type':'custom','name':'f','input_schema':{},'strict':false}]"));
     assert_refused(WITH("'tools':{}"), "tools", "list");
     assert_refused(WITH("'tools':[3]"), "tools", "tools[0]");
     assert_refused(WITH("'tools':[{'type':'web_search_20250305','name':'web_search'}]"), "tools", "web_search");
@@ -147,9 +148,7 @@ static void test_what_needs_a_grammar_is_refused(void **state)
     (void)state;
     assert_refused(WITH(TOOL ",'tool_choice':{'type':'any'}"), "tool_choice", "not supported");
     assert_refused(WITH(TOOL ",'tool_choice':{'type':'tool','name':'f'}"), "tool_choice", "not supported");
-    assert_refused(WITH(TOOL ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true}"), "tool_choice",
-                   "not supported");
-    assert_refused(WITH("'tools':[{'name':'f','input_schema':{},'strict':true}]"), "tools", "strict");
+    assert_refused(WITH(TOOL), "tools", "not supported");
     assert_refused(WITH("'output_config':{'format':{'type':'json_schema'}}"), "output_config", "format");
     qn_anthropic_request r;
     qn_error err;
@@ -206,11 +205,12 @@ static void test_short_of_memory(void **state)
 {
     (void)state;
     qn_json_init();
-    const char *body = "{'max_tokens':2000,'system':[{'type':'text','text':'x'}],'stop_sequences':['x'],'seed':3,"
-                       "'messages':[{'role':'user','content':[{'type':'tool_result','tool_use_id':'t','content':'c'}]},"
-                       "{'role':'assistant','content':[{'type':'thinking','thinking':'t'},{'type':'tool_use','id':'t',"
-                       "'name':'f','input':{'a':1}}]},{'role':'user','content':'Hi'}],'logit_bias':{'3':1},"
-                       "'thinking':{'type':'disabled'},'output_config':{'effort':'low'}," TOOL "}";
+    const char *body =
+        "{'max_tokens':2000,'system':[{'type':'text','text':'x'}],'stop_sequences':['x'],'seed':3,"
+        "'messages':[{'role':'user','content':[{'type':'tool_result','tool_use_id':'t','content':'c'}]},"
+        "{'role':'assistant','content':[{'type':'thinking','thinking':'t'},{'type':'tool_use','id':'t',"
+        "'name':'f','input':{'a':1}}]},{'role':'user','content':'Hi'}],'logit_bias':{'3':1},"
+        "'thinking':{'type':'disabled'},'output_config':{'effort':'low'},'tool_choice':{'type':'none'}," TOOL "}";
     qn_anthropic_request r;
     qn_error err;
     bool failed = true;

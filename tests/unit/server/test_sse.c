@@ -12,7 +12,10 @@ static void test_events(void **state)
     qn_buffer out = {0};
     qn_sse_data(&out, "{}", 2);
     qn_sse_comment(&out, "working");
-    assert_string_equal(qn_buffer_string(&out), "data: {}\n\n: working\n\n");
+    qn_sse_open(&out, "ping");
+    qn_buffer_text(&out, "[]");
+    qn_sse_close(&out);
+    assert_string_equal(qn_buffer_string(&out), "data: {}\n\n: working\n\nevent: ping\ndata: []\n\n");
     qn_buffer_free(&out);
 }
 
