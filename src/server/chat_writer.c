@@ -8,7 +8,7 @@
 #include "server/sse.h"
 
 typedef struct chat_writer {
-    qn_chat_head head;
+    qn_openai_head head;
     int logprobs, prompt_logprobs; /* -1: not asked for */
     bool with_ids;
     qn_buffer scratch; /* one chunk's JSON */
@@ -24,7 +24,8 @@ qn_status qn_chat_writer_new(const qn_server *server, const qn_chat_request *cha
     w->head.model = server->options.model_names[0];
     w->head.prompt_details = server->options.prompt_details;
     w->head.include_usage = chat->include_usage;
-    qn_chat_head_start(&w->head, request_id);
+    w->head.continuous_usage = chat->continuous_usage;
+    qn_openai_head_start(&w->head, "chatcmpl-", request_id);
     w->logprobs = chat->logprobs;
     w->prompt_logprobs = chat->generation.prompt_logprobs;
     w->with_ids = chat->return_token_ids;
@@ -75,7 +76,9 @@ static void begin(void *writer, const qn_answer *answer, qn_buffer *out)
     chat_writer *w = writer;
     for (size_t i = 0; i < qn_answer_choice_count(answer); i++) {
         const qn_chat_prompt_part prompt = i == 0 ? prompt_ids(w, answer) : (qn_chat_prompt_part){0};
-        qn_chat_write_role_chunk(&w->scratch, &w->head, i, &prompt);
+        const qn_answer_choice choice = qn_answer_choice_at(answer, i);
+        const qn_answer_totals so_far = qn_answer_totals_of(answer, &choice);
+        qn_chat_write_role_chunk(&w->scratch, &w->head, i, &prompt, &so_far);
         send_chunk(w, out);
     }
 }
@@ -89,19 +92,20 @@ static void news(void *writer, const qn_answer *answer, const qn_answer_choice *
                                  .ids = choice->tokens.ids,
                                  .id_count = choice->tokens.count,
                                  .with_ids = w->with_ids};
+    const qn_answer_totals totals = qn_answer_totals_of(answer, choice);
     const qn_chat_tokens *tokens = choice->tokens.count > 0 ? &told : NULL;
     for (size_t i = 0; i < choice->part_count; i++) {
         const qn_output_event *part = &choice->parts[i];
-        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, part->kind, part->text, part->bytes, tokens);
+        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, part->kind, part->text, part->bytes, tokens,
+                                 &totals);
         send_chunk(w, out);
         tokens = NULL;
     }
     if (choice->over) {
-        qn_answer_totals totals = qn_answer_totals_of(answer, choice);
         qn_chat_write_finish_chunk(&w->scratch, &w->head, choice->index, &choice->result, tokens, &totals);
         send_chunk(w, out);
     } else if (tokens != NULL && (told.logprobs != NULL || told.with_ids)) {
-        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, QN_OUTPUT_CONTENT, "", 0, tokens);
+        qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, QN_OUTPUT_CONTENT, "", 0, tokens, &totals);
         send_chunk(w, out);
     }
     qn_buffer_free(&logprobs);

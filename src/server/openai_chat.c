@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "server/chat_messages.h"
+#include "server/openai_fields.h"
 #include "server/request_body.h"
 
 /* The efforts that GLM-5's templates know. They take any other word for "max" without a word, hence the check. */
@@ -105,30 +106,12 @@ static qn_status not_yet(const char *field, qn_error *err)
 
 static qn_status read_stream(qn_chat_request *request, qn_error *err)
 {
-    static const qn_field option_fields[] = {
-        {.name = "include_usage"},
-        {.name = "continuous_usage_stats", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-        {.name = "include_obfuscation", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    };
-    qn_status status = qn_field_boolean(request->document, "stream", &request->stream, err);
-    const json_t *options = qn_field_get(request->document, "stream_options");
-    if (status != QN_OK || options == NULL) {
-        return status;
-    }
-    if (!request->stream) {
-        return qn_fail_field(err, QN_USAGE, "stream_options", "stream_options: only with stream: true: leave it out");
-    }
-    if (!json_is_object(options)) {
-        return qn_fail_field(err, QN_USAGE, "stream_options", "stream_options: %s given: send an object",
-                             qn_json_type_name(options));
-    }
-    qn_error inner;
-    status = qn_fields_check(options, option_fields, sizeof option_fields / sizeof option_fields[0], &request->unknown,
-                             &inner);
-    if (status == QN_OK) {
-        status = qn_field_boolean(options, "include_usage", &request->include_usage, &inner);
-    }
-    return status == QN_OK ? QN_OK : qn_fail_field(err, status, "stream_options", "stream_options: %s", inner.message);
+    qn_openai_streaming streaming = {0};
+    qn_status status = qn_openai_read_streaming(request->document, &streaming, &request->unknown, err);
+    request->stream = streaming.stream;
+    request->include_usage = streaming.include_usage;
+    request->continuous_usage = streaming.continuous_usage;
+    return status;
 }
 
 static qn_status check_modalities(const json_t *document, qn_error *err)

@@ -27,7 +27,7 @@ typedef struct qn_chat_request {
     json_t *kwargs;         /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
     qn_generation_fields generation;
     int logprobs; /* -1: not asked for; else top_logprobs */
-    bool stream, include_usage, return_token_ids;
+    bool stream, include_usage, continuous_usage, return_token_ids;
     qn_unknown_fields unknown;         /* top-level fields never heard of */
     qn_unknown_fields unknown_message; /* the same of messages */
 } qn_chat_request;

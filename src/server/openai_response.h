@@ -8,20 +8,7 @@
 
 #include "base/buffer.h"
 #include "engine/engine.h"
-#include "server/answer_totals.h"
-#include "server/http.h"
-
-/* What all parts of one answer say. */
-typedef struct qn_chat_head {
-    char id[16 + QN_HTTP_REQUEST_ID_MAX]; /* "chatcmpl-" and the request's id */
-    int64_t created;
-    const char *model;   /* as served; lives as long as the server */
-    bool include_usage;  /* stream_options.include_usage: every chunk has a usage, null but in the last */
-    bool prompt_details; /* --enable-prompt-tokens-details */
-} qn_chat_head;
-
-/* Fills in the id and the time. */
-void qn_chat_head_start(qn_chat_head *head, const char *request_id);
+#include "server/openai_parts.h"
 
 /* What is told of tokens besides their text. */
 typedef struct qn_chat_tokens {
@@ -46,17 +33,19 @@ typedef struct qn_chat_prompt_part {
     size_t id_count;
 } qn_chat_prompt_part;
 
-void qn_chat_write_answer(qn_buffer *out, const qn_chat_head *head, const qn_chat_choice *choices, size_t count,
+void qn_chat_write_answer(qn_buffer *out, const qn_openai_head *head, const qn_chat_choice *choices, size_t count,
                           const qn_chat_prompt_part *prompt, const qn_answer_totals *totals);
 
-void qn_chat_write_role_chunk(qn_buffer *out, const qn_chat_head *head, size_t index,
-                              const qn_chat_prompt_part *prompt);
-void qn_chat_write_text_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, qn_output_kind kind,
-                              const char *text, size_t bytes, const qn_chat_tokens *tokens);
+/* so_far: of this choice; read with continuous_usage only. */
+void qn_chat_write_role_chunk(qn_buffer *out, const qn_openai_head *head, size_t index,
+                              const qn_chat_prompt_part *prompt, const qn_answer_totals *so_far);
+void qn_chat_write_text_chunk(qn_buffer *out, const qn_openai_head *head, size_t index, qn_output_kind kind,
+                              const char *text, size_t bytes, const qn_chat_tokens *tokens,
+                              const qn_answer_totals *so_far);
 /* totals: of this choice. */
-void qn_chat_write_finish_chunk(qn_buffer *out, const qn_chat_head *head, size_t index, const qn_result *result,
+void qn_chat_write_finish_chunk(qn_buffer *out, const qn_openai_head *head, size_t index, const qn_result *result,
                                 const qn_chat_tokens *tokens, const qn_answer_totals *totals);
 /* totals: of all choices. */
-void qn_chat_write_usage_chunk(qn_buffer *out, const qn_chat_head *head, const qn_answer_totals *totals);
+void qn_chat_write_usage_chunk(qn_buffer *out, const qn_openai_head *head, const qn_answer_totals *totals);
 
 #endif

@@ -200,3 +200,11 @@ def test_repetition_guard_ends_a_loop(start_server):
     body = answer(server, chat(temperature=0, max_tokens=1000, logit_bias={"100": 100}, ignore_eos=True))
     assert body["choices"][0]["finish_reason"] == "repetition"
     assert body["usage"]["completion_tokens"] < 400
+
+
+def test_every_chunk_tells_the_usage_so_far(server):
+    chunks = stream(server, chat(temperature=0, stream_options={"continuous_usage_stats": True, "include_usage": True}))
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert counts[0] == 0 and counts == sorted(counts) and counts[-1] > 1
+    assert len({chunk["usage"]["prompt_tokens"] for chunk in chunks}) == 1
+    assert chunks[-1]["choices"] == [] and chunks[-2]["choices"][0]["finish_reason"]

@@ -209,7 +209,7 @@ static void test_bad_values(void **state)
         {WITH("\"stream_options\":{}"), "stream_options"},
         {WITH("\"stream\":true,\"stream_options\":1"), "stream_options"},
         {WITH("\"stream\":true,\"stream_options\":{\"include_usage\":1}"), "stream_options"},
-        {WITH("\"stream\":true,\"stream_options\":{\"continuous_usage_stats\":true}"), "stream_options"},
+        {WITH("\"stream\":true,\"stream_options\":{\"continuous_usage_stats\":1}"), "stream_options"},
         {WITH("\"n\":0"), "n"},
         {WITH("\"n\":100000"), "n"},
         {WITH("\"top_logprobs\":5"), "top_logprobs"},

@@ -9,14 +9,14 @@
 
 #include "server/openai_response.h"
 
-static qn_chat_head head_of(const char *request_id)
+static qn_openai_head head_of(const char *request_id)
 {
-    qn_chat_head h = {.model = "a \"model\""};
-    qn_chat_head_start(&h, request_id);
+    qn_openai_head h = {.model = "a \"model\""};
+    qn_openai_head_start(&h, "chatcmpl-", request_id);
     return h;
 }
 
-static qn_chat_head head(void)
+static qn_openai_head head(void)
 {
     return head_of("r1");
 }
@@ -48,7 +48,7 @@ static qn_answer_totals totals_of(const qn_result *first, const qn_result *secon
     return totals;
 }
 
-static void write_one(qn_buffer *out, const qn_chat_head *head, const qn_buffer *content, const qn_buffer *reasoning,
+static void write_one(qn_buffer *out, const qn_openai_head *head, const qn_buffer *content, const qn_buffer *reasoning,
                       const qn_result *of)
 {
     const qn_chat_choice choice = {.result = of, .content = content, .reasoning = reasoning};
@@ -86,7 +86,7 @@ static const json_t *at(const json_t *value, const char *const *path)
 static void test_answer(void **state)
 {
     (void)state;
-    qn_chat_head h = head();
+    qn_openai_head h = head();
     qn_buffer out = {0}, content = {0}, reasoning = {0};
     qn_buffer_text(&content, "4\n\"2\"\x01");
     qn_buffer_text(&reasoning, "hm");
@@ -128,7 +128,7 @@ static void test_answer(void **state)
 static void test_answers_that_lack_a_part(void **state)
 {
     (void)state;
-    qn_chat_head h = head();
+    qn_openai_head h = head();
     h.prompt_details = true;
     qn_buffer out = {0}, none = {0}, some = {0};
     qn_buffer_text(&some, "x");
@@ -153,7 +153,7 @@ static void test_answers_that_lack_a_part(void **state)
 static void test_several_choices_add_up(void **state)
 {
     (void)state;
-    qn_chat_head h = head();
+    qn_openai_head h = head();
     h.prompt_details = true;
     qn_buffer out = {0}, one = {0}, two = {0}, none = {0}, logprobs = {0}, prompt = {0};
     qn_buffer_text(&one, "one");
@@ -198,10 +198,10 @@ static void test_several_choices_add_up(void **state)
 static void test_chunks(void **state)
 {
     (void)state;
-    qn_chat_head h = head();
+    qn_openai_head h = head();
     qn_buffer out = {0}, logprobs = {0};
     const int32_t ids[] = {8};
-    qn_chat_write_role_chunk(&out, &h, 3, &(qn_chat_prompt_part){.ids = ids, .id_count = 1});
+    qn_chat_write_role_chunk(&out, &h, 3, &(qn_chat_prompt_part){.ids = ids, .id_count = 1}, NULL);
     json_t *chunk = parse(&out);
     assert_string_equal(STRING(chunk, "object"), "chat.completion.chunk");
     assert_int_equal(INTEGER(chunk, "choices", "0", "index"), 3);
@@ -209,7 +209,7 @@ static void test_chunks(void **state)
     assert_int_equal(INTEGER(chunk, "prompt_token_ids", "0"), 8);
     assert_null(json_object_get(chunk, "usage"));
     json_decref(chunk);
-    qn_chat_write_text_chunk(&out, &h, 0, QN_OUTPUT_REASONING, "\xc3\xa9\"", 3, NULL);
+    qn_chat_write_text_chunk(&out, &h, 0, QN_OUTPUT_REASONING, "\xc3\xa9\"", 3, NULL, NULL);
     chunk = parse(&out);
     assert_string_equal(STRING(chunk, "choices", "0", "delta", "reasoning"), "\xc3\xa9\"");
     assert_string_equal(STRING(chunk, "choices", "0", "delta", "reasoning_content"), "\xc3\xa9\"");
@@ -219,7 +219,7 @@ static void test_chunks(void **state)
     h.include_usage = true;
     qn_buffer_text(&logprobs, "{\"token\":\"o\"}");
     const qn_chat_tokens tokens = {.logprobs = &logprobs, .ids = ids, .id_count = 1, .with_ids = true};
-    qn_chat_write_text_chunk(&out, &h, 1, QN_OUTPUT_CONTENT, "a", 1, &tokens);
+    qn_chat_write_text_chunk(&out, &h, 1, QN_OUTPUT_CONTENT, "a", 1, &tokens, NULL);
     chunk = parse(&out);
     assert_string_equal(STRING(chunk, "choices", "0", "delta", "content"), "a");
     assert_int_equal(INTEGER(chunk, "choices", "0", "index"), 1);
@@ -243,6 +243,11 @@ static void test_chunks(void **state)
     assert_int_equal(json_array_size(AT(chunk, "choices")), 0);
     assert_int_equal(INTEGER(chunk, "usage", "prompt_tokens"), 14);
     json_decref(chunk);
+    h.continuous_usage = true;
+    qn_chat_write_text_chunk(&out, &h, 1, QN_OUTPUT_CONTENT, "a", 1, &tokens, &totals);
+    chunk = parse(&out);
+    assert_int_equal(INTEGER(chunk, "usage", "completion_tokens"), 4);
+    json_decref(chunk);
     qn_buffer_free(&logprobs);
 }
 
@@ -252,7 +257,7 @@ static void test_head_tells_id_and_time(void **state)
     char longest[QN_HTTP_REQUEST_ID_MAX + 1];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    qn_chat_head a = head(), b = head_of(longest);
+    qn_openai_head a = head(), b = head_of(longest);
     assert_string_equal(a.id, "chatcmpl-r1");
     assert_int_equal(strlen(b.id), strlen("chatcmpl-") + QN_HTTP_REQUEST_ID_MAX);
     assert_true(a.created > 1600000000);

@@ -1,0 +1,19 @@
+/* Fields that OpenAI's chat and text completions have in common, besides those of generation_fields.h. */
+#ifndef QN_SERVER_OPENAI_FIELDS_H
+#define QN_SERVER_OPENAI_FIELDS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "server/request_fields.h"
+
+typedef struct qn_openai_streaming {
+    bool stream, include_usage, continuous_usage;
+} qn_openai_streaming;
+
+/* `stream` and `stream_options`; *out comes as {0}. QN_USAGE names the field. */
+qn_status qn_openai_read_streaming(const json_t *document, qn_openai_streaming *out, qn_unknown_fields *unknown,
+                                   qn_error *err);
+
+#endif
