@@ -1,0 +1,93 @@
+"""The official anthropic client (tests/api/requirements.txt) against the Messages API: sync, async, streamed and not."""
+
+import asyncio
+
+import pytest
+
+anthropic = pytest.importorskip("anthropic", reason="pip install -r tests/api/requirements.txt")
+
+ASK = {"model": "quern-tiny", "max_tokens": 48, "messages": [{"role": "user", "content": "What is 12 plus 30?"}],
+       "extra_body": {"temperature": 0}}  # newer clients have no argument for it
+
+
+@pytest.fixture
+def client(base_url):
+    with anthropic.Anthropic(base_url=base_url, api_key="none", max_retries=0) as made:
+        yield made
+
+
+def run_async(base_url, work):
+    """What `work`, a coroutine function that takes an async client, returns."""
+    async def run():
+        async with anthropic.AsyncAnthropic(base_url=base_url, api_key="none", max_retries=0) as made:
+            return await work(made)
+
+    return asyncio.run(run())
+
+
+def content_of(message):
+    return [block.model_dump(exclude_none=True) for block in message.content]
+
+
+def test_message(client):
+    message = client.messages.create(**ASK)
+    assert message.type == "message" and message.role == "assistant"
+    assert message.stop_reason in ("end_turn", "max_tokens")
+    assert message.usage.input_tokens == client.messages.count_tokens(model="quern-tiny",
+                                                                      messages=ASK["messages"]).input_tokens
+    assert message.usage.output_tokens > 0
+    assert content_of(message)
+
+
+def test_stream(client):
+    whole = client.messages.create(**ASK)
+    with client.messages.stream(**ASK) as stream:
+        kinds = [event.type for event in stream]
+        message = stream.get_final_message()
+    assert kinds[0] == "message_start" and kinds[-1] == "message_stop"
+    assert content_of(message) == content_of(whole)
+    assert message.stop_reason == whole.stop_reason
+    assert message.usage.output_tokens == whole.usage.output_tokens
+    raw = [event.type for event in client.messages.create(**ASK, stream=True)]
+    assert raw[0] == "message_start" and "content_block_delta" in raw and raw[-1] == "message_stop"
+
+
+def test_async(client, base_url):
+    whole = content_of(client.messages.create(**ASK))
+
+    async def ask(made):
+        async with made.messages.stream(**ASK) as stream:
+            texts = [text async for text in stream.text_stream]
+            streamed = await stream.get_final_message()
+        counted = await made.messages.count_tokens(model="quern-tiny", messages=ASK["messages"])
+        return content_of(await made.messages.create(**ASK)), content_of(streamed), "".join(texts), counted
+
+    plain, streamed, text, counted = run_async(base_url, ask)
+    assert plain == streamed == whole
+    assert text == "".join(block.get("text", "") for block in whole)
+    assert counted.input_tokens > 0
+
+
+def test_a_conversation_goes_on(client):
+    first = client.messages.create(**ASK)
+    turns = [*ASK["messages"], {"role": "assistant", "content": first.content}, {"role": "user", "content": "And 2?"}]
+    second = client.messages.create(**{**ASK, "messages": turns})
+    assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+
+
+def test_errors(client):
+    with pytest.raises(anthropic.BadRequestError, match="temperature"):
+        client.messages.create(**{**ASK, "extra_body": {"temperature": 2}})
+    with pytest.raises(anthropic.BadRequestError, match="temperature"):
+        client.messages.create(**{**ASK, "extra_body": {"temperature": 2}}, stream=True)
+    with pytest.raises(anthropic.NotFoundError, match="other"):
+        client.messages.create(**{**ASK, "model": "other"})
+
+
+def test_keys(start_server):
+    server = start_server("--api-key", "secret")
+    with anthropic.Anthropic(base_url=server.base_url, api_key="secret", max_retries=0) as client:
+        assert client.messages.create(**ASK).content
+    with anthropic.Anthropic(base_url=server.base_url, api_key="wrong", max_retries=0) as client:
+        with pytest.raises(anthropic.AuthenticationError):
+            client.messages.create(**ASK)
