@@ -36,6 +36,29 @@ void qn_security_flags_add(qn_security_flags *flags, qn_option_table *table)
          .help = "how many of them may come at once (default: as many as a minute)",
          .min = 1,
          .max = MAX_RATE},
+        {.name = "ssl-certfile",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->ssl_certfile,
+         .value_name = "FILE",
+         .help = "the server's certificate in PEM, and those that lead to it: it speaks HTTPS (default: plain HTTP)"},
+        {.name = "ssl-keyfile",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->ssl_keyfile,
+         .value_name = "FILE",
+         .help = "the key to it in PEM, not encrypted (default: it stands in the file of --ssl-certfile)"},
+        {.name = "ssl-ca-certs",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->ssl_ca_certs,
+         .value_name = "FILE",
+         .help = "who signs the certificates of clients, in PEM; with --ssl-cert-reqs"},
+        {.name = "ssl-cert-reqs",
+         .kind = QN_OPTION_INTEGER,
+         .value = &flags->ssl_cert_reqs,
+         .value_name = "N",
+         .help = "certificates of clients: 0: are not asked for; 1: must be good when there is one; 2: must be there "
+                 "and good (default: 0)",
+         .min = QN_TLS_CLIENTS_UNKNOWN,
+         .max = QN_TLS_CLIENTS_REQUIRED},
     };
     qn_options_add(table, options, sizeof options / sizeof options[0]);
 }
@@ -100,6 +123,33 @@ static qn_status open_rate(const qn_security_flags *flags, const qn_option_table
     return qn_rate_limit_new((unsigned)flags->rate_limit, (unsigned)burst, &out->rate, err);
 }
 
+/* ---- TLS ---- */
+
+static qn_status open_tls(const qn_security_flags *flags, qn_security *out, qn_error *err)
+{
+    bool asks = flags->ssl_cert_reqs != QN_TLS_CLIENTS_UNKNOWN;
+    if (flags->ssl_certfile == NULL && flags->ssl_keyfile != NULL) {
+        return qn_fail_field(err, QN_USAGE, "ssl-keyfile", "--ssl-keyfile: needs --ssl-certfile FILE");
+    }
+    if (flags->ssl_certfile == NULL && (asks || flags->ssl_ca_certs != NULL)) {
+        return qn_fail_field(err, QN_USAGE, asks ? "ssl-cert-reqs" : "ssl-ca-certs", "%s: needs --ssl-certfile FILE",
+                             asks ? "--ssl-cert-reqs" : "--ssl-ca-certs");
+    }
+    if (asks && flags->ssl_ca_certs == NULL) {
+        return qn_fail_field(err, QN_USAGE, "ssl-cert-reqs", "--ssl-cert-reqs: needs --ssl-ca-certs FILE");
+    }
+    if (!asks && flags->ssl_ca_certs != NULL) {
+        return qn_fail_field(err, QN_USAGE, "ssl-ca-certs",
+                             "--ssl-ca-certs: no client is asked for a certificate: add --ssl-cert-reqs 2, or 1");
+    }
+    if (flags->ssl_certfile == NULL) {
+        return QN_OK;
+    }
+    out->has_tls = true;
+    return qn_tls_open(flags->ssl_certfile, flags->ssl_keyfile, flags->ssl_ca_certs,
+                       (qn_tls_clients)flags->ssl_cert_reqs, &out->tls, err);
+}
+
 qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table *table, qn_security *out,
                            qn_error *err)
 {
@@ -107,6 +157,9 @@ qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table
     qn_status status = open_keys(flags, out, err);
     if (status == QN_OK) {
         status = open_rate(flags, table, out, err);
+    }
+    if (status == QN_OK) {
+        status = open_tls(flags, out, err);
     }
     if (status != QN_OK) {
         qn_security_close(out);
@@ -118,5 +171,6 @@ void qn_security_close(qn_security *security)
 {
     qn_api_keys_free(security->keys);
     qn_rate_limit_free(security->rate);
+    qn_tls_close(&security->tls);
     *security = (qn_security){0};
 }

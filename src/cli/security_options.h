@@ -1,22 +1,27 @@
-/* The options that say who may use a server, and how: keys, rates. */
+/* The options that say who may use a server, and how: keys, rates, TLS. */
 #ifndef QN_CLI_SECURITY_OPTIONS_H
 #define QN_CLI_SECURITY_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cli/options.h"
 #include "server/admission.h"
+#include "server/tls.h"
 
 /* Keep it where it is: the option table points into it. */
 typedef struct qn_security_flags {
     qn_string_list api_key, api_key_file;
-    int64_t rate_limit, rate_limit_burst;
+    int64_t rate_limit, rate_limit_burst, ssl_cert_reqs;
+    const char *ssl_certfile, *ssl_keyfile, *ssl_ca_certs;
 } qn_security_flags;
 
 /* What the options ask for, opened. */
 typedef struct qn_security {
     qn_api_keys *keys;
     qn_rate_limit *rate;
+    bool has_tls;
+    qn_tls tls;
 } qn_security;
 
 /* Sets the defaults and adds the options to a command's table. */

@@ -180,6 +180,7 @@ static qn_status serve_engine(const serve_options *o, const qn_engine_options *e
         .request_timeout_us = (uint64_t)(o->request_timeout * 1e6),
         .patience_s = (unsigned)o->http_timeout,
         .prompt_details = o->prompt_details,
+        .tls = o->security.has_tls ? &o->security.tls : NULL,
         .admission = {.keys = o->security.keys, .rate = o->security.rate},
     };
     const qn_step_watch_options watch_options = {.limit_us = (uint64_t)(o->step_timeout * 1e6),
@@ -198,7 +199,7 @@ static qn_status serve_engine(const serve_options *o, const qn_engine_options *e
         status = qn_server_start(&options, engine, socket, &server, err);
     }
     if (status == QN_OK) {
-        qn_log("serving on http://%s:%u", kept.host, kept.port);
+        qn_log("serving on %s://%s:%u", options.tls != NULL ? "https" : "http", kept.host, kept.port);
         status = serve_until_stopped(server, signals, err);
         qn_server_stop(server);
     }

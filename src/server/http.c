@@ -163,10 +163,25 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
     *watched = fd != NULL ? qn_watch_add(http->watch, fd->connect_fd) : NULL;
 }
 
+/* Did the client go, of what poll says of its socket? */
+static bool is_gone(qn_http_exchange *exchange, short events)
+{
+    if ((events & ~POLLIN) != 0) {
+        return true;
+    }
+    if (events == 0) {
+        return false;
+    }
+    exchange->has_unread = qn_http_peek(exchange) == QN_HTTP_UNREAD_DATA;
+    return !exchange->has_unread;
+}
+
 qn_http_event qn_http_wait(qn_http_exchange *exchange, const int *fds, size_t count, int timeout_ms)
 {
-    struct pollfd polled[1 + QN_HTTP_WAIT_MAX] = {{.fd = exchange->client_fd, .events = POLLRDHUP}};
+    struct pollfd polled[1 + QN_HTTP_WAIT_MAX];
     assert(count <= QN_HTTP_WAIT_MAX);
+    bool watch_unread = exchange->http->options.tls != NULL && !exchange->has_unread;
+    polled[0] = (struct pollfd){.fd = exchange->client_fd, .events = POLLRDHUP | (watch_unread ? POLLIN : 0)};
     for (size_t i = 0; i < count; i++) {
         polled[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     }
@@ -174,7 +189,11 @@ qn_http_event qn_http_wait(qn_http_exchange *exchange, const int *fds, size_t co
     if (ready <= 0) {
         return QN_HTTP_TIMEOUT; /* an interrupted wait looks again like any other */
     }
-    return polled[0].revents != 0 ? QN_HTTP_GONE : QN_HTTP_NEWS;
+    if (is_gone(exchange, polled[0].revents)) {
+        return QN_HTTP_GONE;
+    }
+    bool only_unread = ready == 1 && polled[0].revents != 0;
+    return only_unread ? qn_http_wait(exchange, fds, count, timeout_ms) : QN_HTTP_NEWS;
 }
 
 /* ---- requests ---- */
@@ -220,6 +239,11 @@ static qn_http_request request_of(qn_http_exchange *exchange, const qn_http_rout
 static bool is_admitted(qn_http_exchange *exchange)
 {
     const qn_http_options *options = &exchange->http->options;
+    if (!qn_http_client_is_known(exchange)) {
+        qn_http_reply_error(exchange, 403, "certificate: the server must know its clients: show one that it accepts",
+                            &exchange->refusal);
+        return false;
+    }
     if (options->admit == NULL || strcmp(exchange->method, "OPTIONS") == 0 || qn_http_is_open(exchange)) {
         return true;
     }
@@ -279,19 +303,42 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 
 /* ---- the server ---- */
 
+enum { TLS_OPTIONS = 5 };
+
+/* Nothing without TLS. */
+static void list_tls_options(const qn_tls *tls, struct MHD_OptionItem out[TLS_OPTIONS])
+{
+    static char priorities[] = "NORMAL:-VERS-TLS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+    size_t count = 0;
+    if (tls != NULL) {
+        out[count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, tls->certificate};
+        out[count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, tls->key};
+        out[count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, priorities};
+        if (tls->client_ca != NULL) {
+            out[count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0, tls->client_ca};
+        }
+    }
+    out[count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+}
+
 static qn_status start_daemon(qn_http *http, qn_http_socket *socket, qn_error *err)
 {
     if (listen(socket->fd, SOMAXCONN) != 0) {
         return qn_fail(err, QN_RESOURCE, "%s port %u: %s: choose another with --port or --host", socket->host,
                        socket->port, strerror(errno));
     }
+    struct MHD_OptionItem tls[TLS_OPTIONS];
+    list_tls_options(http->options.tls, tls);
     http->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
-                                        MHD_USE_ITC,
+                                        MHD_USE_ITC | (http->options.tls != NULL ? MHD_USE_TLS : 0),
                                     0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, socket->fd,
                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->options.max_connections + CROWD,
                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
                                     on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
-                                    MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+                                    MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+    if (http->daemon == NULL && http->options.tls != NULL && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
+        return qn_fail_field(err, QN_USAGE, "ssl-certfile", "--ssl-certfile: this libmicrohttpd was built without TLS");
+    }
     if (http->daemon == NULL) {
         return qn_fail(err, QN_RESOURCE, "HTTP server: could not start: raise the limits on threads and open files");
     }

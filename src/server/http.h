@@ -15,6 +15,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "server/tls.h"
 
 typedef struct qn_http qn_http;
 typedef struct qn_http_exchange qn_http_exchange;
@@ -75,12 +76,13 @@ typedef struct qn_http_options {
     /* Asked at a request's head, before its body is read, unless its route is open or its method OPTIONS. false: the
      * reply is filled and will be the answer; a body is read and dropped. NULL: all are admitted. */
     bool (*admit)(void *context, const qn_http_request *head, qn_http_reply *reply);
-    /* Writes the body of an error that HTTP itself asks for: 404, 405, 413, 503. `path` is the request's. */
+    /* Writes the body of an error that HTTP itself asks for: 403, 404, 405, 413, 503. `path` is the request's. */
     void (*write_error)(unsigned status, const char *path, const char *message, qn_buffer *out);
     size_t max_connections;
     size_t max_body_bytes;     /* of one request */
     size_t max_all_body_bytes; /* of all requests at one time */
     unsigned patience_s;       /* http_watch.h */
+    const qn_tls *tls;         /* NULL: plain HTTP. Lives as long as the qn_http */
 } qn_http_options;
 
 /* Listens and serves until qn_http_stop. Takes the socket. */

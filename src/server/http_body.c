@@ -1,6 +1,6 @@
 /* Bodies of requests: read into memory within bounds, or refused.
  *
- * libmicrohttpd can't answer in the middle of a body; a body that is too large gets its answer written to the socket
+ * libmicrohttpd can't answer in the middle of a body; a body that is too large gets its answer sent past it
  * here, and the connection is closed once the client had its time to read it (refuse_body). */
 #include <errno.h>
 #include <poll.h>
@@ -12,8 +12,6 @@
 
 #include "base/clock.h"
 #include "server/http_internal.h"
-
-enum { SEND_WAIT_MS = 5000 };
 
 static bool count_body(qn_http_exchange *exchange, size_t bytes)
 {
@@ -35,23 +33,6 @@ void qn_http_release_body(qn_http_exchange *exchange)
     exchange->counted_bytes = 0;
 }
 
-static bool send_all(int fd, const char *data, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t sent = send(fd, data, bytes, MSG_NOSIGNAL);
-        if (sent > 0) {
-            data += sent;
-            bytes -= (size_t)sent;
-            continue;
-        }
-        struct pollfd writable = {.fd = fd, .events = POLLOUT};
-        if ((sent < 0 && errno != EAGAIN && errno != EINTR) || poll(&writable, 1, SEND_WAIT_MS) == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Reads on to the client's end, or until the watch shuts the socket: closing with unread bytes would reset the
  * connection and could destroy the answer before the client has read it. */
 static void linger(qn_http_exchange *exchange)
@@ -59,7 +40,7 @@ static void linger(qn_http_exchange *exchange)
     static const int forever = -1;
     char sink[16 << 10];
     qn_watch_deadline(exchange->watched, qn_now_us(), 0);
-    shutdown(exchange->client_fd, SHUT_WR);
+    qn_http_send_end(exchange);
     for (;;) {
         ssize_t got = recv(exchange->client_fd, sink, sizeof sink, 0);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -70,7 +51,7 @@ static void linger(qn_http_exchange *exchange)
     }
 }
 
-/* Answers before the body has come, on the bare socket. MHD_NO then closes the connection. */
+/* Answers before the body has come, past libmicrohttpd. MHD_NO then closes the connection. */
 static enum MHD_Result refuse_body(qn_http_exchange *exchange, unsigned status, const char *reason, const char *message)
 {
     qn_buffer body = {0}, head = {0};
@@ -79,8 +60,8 @@ static enum MHD_Result refuse_body(qn_http_exchange *exchange, unsigned status, 
                      "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
                      "X-Request-Id: %s\r\n%sConnection: close\r\n\r\n",
                      status, reason, body.size, exchange->request_id, status == 503 ? "Retry-After: 1\r\n" : "");
-    if (!head.failed && !body.failed && send_all(exchange->client_fd, head.data, head.size) &&
-        send_all(exchange->client_fd, body.data, body.size)) {
+    if (!head.failed && !body.failed && qn_http_send_raw(exchange, head.data, head.size) &&
+        qn_http_send_raw(exchange, body.data, body.size)) {
         linger(exchange);
     }
     qn_buffer_free(&head);

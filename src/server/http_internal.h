@@ -1,4 +1,5 @@
-/* What the parts of the HTTP layer share: http.c (connections and exchanges), http_body.c, http_reply.c, http_route.c.
+/* What the parts of the HTTP layer share: http.c (connections and exchanges), http_body.c, http_reply.c, http_route.c,
+ * http_tls.c.
  */
 #ifndef QN_SERVER_HTTP_INTERNAL_H
 #define QN_SERVER_HTTP_INTERNAL_H
@@ -38,6 +39,7 @@ struct qn_http_exchange {
     qn_buffer piece; /* of the stream, sent up to piece_at */
     size_t piece_at;
     bool stream_over;
+    bool has_unread; /* data behind the request, which a wait would else be woken by for ever */
 };
 
 bool qn_http_is_draining(qn_http *http);
@@ -57,6 +59,18 @@ bool qn_http_is_open(const qn_http_exchange *exchange);
 
 /* Makes the reply an error of HTTP's own. */
 void qn_http_reply_error(const qn_http_exchange *exchange, unsigned status, const char *message, qn_http_reply *reply);
+
+/* Sends bytes past libmicrohttpd, and the end of all that will be sent; both through TLS where there is TLS. */
+bool qn_http_send_raw(const qn_http_exchange *exchange, const char *data, size_t bytes);
+void qn_http_send_end(const qn_http_exchange *exchange);
+
+/* What a client sent behind its request and nobody has read: more requests, or, under TLS, that it will send nothing
+ * more (close_notify), which it may do without ending the connection. */
+typedef enum qn_http_unread { QN_HTTP_UNREAD_DATA, QN_HTTP_UNREAD_END } qn_http_unread;
+qn_http_unread qn_http_peek(const qn_http_exchange *exchange);
+
+/* False: the client had to show a certificate, and showed none or a bad one. */
+bool qn_http_client_is_known(const qn_http_exchange *exchange);
 
 /* Hands the reply to libmicrohttpd and frees what it holds. */
 enum MHD_Result qn_http_send_reply(qn_http_exchange *exchange, qn_http_reply *reply);

@@ -160,7 +160,10 @@ static void write_http_error(unsigned status, const char *path, const char *mess
 {
     qn_error err;
     qn_fail(&err, QN_USAGE, "%s", message);
-    const char *code = status == 404 ? "not_found" : status == 503 ? "overloaded" : NULL;
+    const char *code = status == 403   ? "certificate_required"
+                       : status == 404 ? "not_found"
+                       : status == 503 ? "overloaded"
+                                       : NULL;
     write_path_error(path, &(qn_api_error){.status = status, .code = code}, &err, out);
 }
 
@@ -202,6 +205,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .max_body_bytes = MAX_BODY_BYTES,
         .max_all_body_bytes = MAX_ALL_BODY_BYTES,
         .patience_s = options->patience_s,
+        .tls = options->tls,
     };
     qn_status status = qn_http_start(&http, socket, &server->http, err);
     if (status != QN_OK) {

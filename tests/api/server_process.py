@@ -13,7 +13,7 @@ READY_SECONDS = 120  # a sanitized build on a busy machine loads slowly
 STOP_SECONDS = 60
 REQUEST_SECONDS = 300
 
-SERVING = re.compile(r"quern: serving on (http://\S+)")
+SERVING = re.compile(r"quern: serving on (https?://\S+)")
 
 
 class Response:
