@@ -7,6 +7,32 @@
 
 enum { MAX_RATE = 1000000 };
 
+static void add_cors(qn_security_flags *flags, qn_option_table *table)
+{
+    const qn_option options[] = {
+        {.name = "allowed-origins",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->allowed_origins,
+         .value_name = "JSON",
+         .help = "a list of the origins whose web pages may use the server, or [\"*\"] (default: none)"},
+        {.name = "allowed-methods",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->allowed_methods,
+         .value_name = "JSON",
+         .help = "a list of the methods that they may send (default: [\"*\"])"},
+        {.name = "allowed-headers",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->allowed_headers,
+         .value_name = "JSON",
+         .help = "a list of the headers that they may send (default: [\"*\"])"},
+        {.name = "allow-credentials",
+         .kind = QN_OPTION_FLAG,
+         .value = &flags->allow_credentials,
+         .help = "they may send cookies and client certificates (default: off)"},
+    };
+    qn_options_add(table, options, sizeof options / sizeof options[0]);
+}
+
 void qn_security_flags_add(qn_security_flags *flags, qn_option_table *table)
 {
     *flags = (qn_security_flags){0};
@@ -61,6 +87,7 @@ void qn_security_flags_add(qn_security_flags *flags, qn_option_table *table)
          .max = QN_TLS_CLIENTS_REQUIRED},
     };
     qn_options_add(table, options, sizeof options / sizeof options[0]);
+    add_cors(flags, table);
 }
 
 /* ---- keys ---- */
@@ -150,6 +177,25 @@ static qn_status open_tls(const qn_security_flags *flags, qn_security *out, qn_e
                        (qn_tls_clients)flags->ssl_cert_reqs, &out->tls, err);
 }
 
+/* ---- web pages ---- */
+
+static qn_status open_cors(const qn_security_flags *flags, qn_security *out, qn_error *err)
+{
+    const char *alone = flags->allowed_methods != NULL   ? "allowed-methods"
+                        : flags->allowed_headers != NULL ? "allowed-headers"
+                        : flags->allow_credentials       ? "allow-credentials"
+                                                         : NULL;
+    if (flags->allowed_origins == NULL && alone != NULL) {
+        return qn_fail_field(err, QN_USAGE, alone, "--%s: needs --allowed-origins JSON", alone);
+    }
+    if (flags->allowed_origins == NULL) {
+        return QN_OK;
+    }
+    out->has_cors = true;
+    return qn_cors_open(flags->allowed_origins, flags->allowed_methods, flags->allowed_headers,
+                        flags->allow_credentials, &out->cors, err);
+}
+
 qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table *table, qn_security *out,
                            qn_error *err)
 {
@@ -160,6 +206,9 @@ qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table
     }
     if (status == QN_OK) {
         status = open_tls(flags, out, err);
+    }
+    if (status == QN_OK) {
+        status = open_cors(flags, out, err);
     }
     if (status != QN_OK) {
         qn_security_close(out);
@@ -172,5 +221,6 @@ void qn_security_close(qn_security *security)
     qn_api_keys_free(security->keys);
     qn_rate_limit_free(security->rate);
     qn_tls_close(&security->tls);
+    qn_cors_close(&security->cors);
     *security = (qn_security){0};
 }

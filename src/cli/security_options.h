@@ -1,4 +1,4 @@
-/* The options that say who may use a server, and how: keys, rates, TLS. */
+/* The options that say who may use a server, and how: keys, rates, TLS, web pages. */
 #ifndef QN_CLI_SECURITY_OPTIONS_H
 #define QN_CLI_SECURITY_OPTIONS_H
 
@@ -7,21 +7,24 @@
 
 #include "cli/options.h"
 #include "server/admission.h"
+#include "server/cors.h"
 #include "server/tls.h"
 
 /* Keep it where it is: the option table points into it. */
 typedef struct qn_security_flags {
     qn_string_list api_key, api_key_file;
     int64_t rate_limit, rate_limit_burst, ssl_cert_reqs;
-    const char *ssl_certfile, *ssl_keyfile, *ssl_ca_certs;
+    const char *ssl_certfile, *ssl_keyfile, *ssl_ca_certs, *allowed_origins, *allowed_methods, *allowed_headers;
+    bool allow_credentials;
 } qn_security_flags;
 
 /* What the options ask for, opened. */
 typedef struct qn_security {
     qn_api_keys *keys;
     qn_rate_limit *rate;
-    bool has_tls;
+    bool has_tls, has_cors;
     qn_tls tls;
+    qn_cors cors;
 } qn_security;
 
 /* Sets the defaults and adds the options to a command's table. */

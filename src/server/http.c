@@ -262,6 +262,10 @@ static enum MHD_Result answer(qn_http_exchange *exchange)
 {
     qn_http *http = exchange->http;
     qn_http_reply reply = {0};
+    if (qn_http_is_preflight(exchange)) {
+        qn_http_answer_preflight(exchange, &reply);
+        return qn_http_send_reply(exchange, &reply);
+    }
     const qn_http_route *route = qn_http_find_route(exchange, &reply);
     if (route != NULL && strcmp(route->method, "POST") == 0 && qn_http_is_crowded(http)) {
         reply.allow[0] = '\0';

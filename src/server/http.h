@@ -15,6 +15,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "server/cors.h"
 #include "server/tls.h"
 
 typedef struct qn_http qn_http;
@@ -82,6 +83,7 @@ typedef struct qn_http_options {
     size_t max_body_bytes;     /* of one request */
     size_t max_all_body_bytes; /* of all requests at one time */
     unsigned patience_s;       /* http_watch.h */
+    const qn_cors *cors;       /* NULL: for pages of its own origin only. Lives as long as the qn_http */
     const qn_tls *tls;         /* NULL: plain HTTP. Lives as long as the qn_http */
 } qn_http_options;
 

@@ -1,5 +1,5 @@
 /* What the parts of the HTTP layer share: http.c (connections and exchanges), http_body.c, http_reply.c, http_route.c,
- * http_tls.c.
+ * http_cors.c, http_tls.c.
  */
 #ifndef QN_SERVER_HTTP_INTERNAL_H
 #define QN_SERVER_HTTP_INTERNAL_H
@@ -59,6 +59,21 @@ bool qn_http_is_open(const qn_http_exchange *exchange);
 
 /* Makes the reply an error of HTTP's own. */
 void qn_http_reply_error(const qn_http_exchange *exchange, unsigned status, const char *message, qn_http_reply *reply);
+
+/* Does a browser ask what a page of another origin may send? If so, the answer. */
+bool qn_http_is_preflight(const qn_http_exchange *exchange);
+void qn_http_answer_preflight(const qn_http_exchange *exchange, qn_http_reply *reply);
+
+/* The headers that an answer of this status has for the page's origin. The values live as long as the exchange. */
+enum { QN_HTTP_CORS_HEADERS = 8 };
+typedef struct qn_http_header_item {
+    const char *name, *value;
+} qn_http_header_item;
+typedef struct qn_http_headers {
+    qn_http_header_item items[QN_HTTP_CORS_HEADERS];
+    size_t count;
+} qn_http_headers;
+void qn_http_list_cors_headers(const qn_http_exchange *exchange, unsigned status, qn_http_headers *out);
 
 /* Sends bytes past libmicrohttpd, and the end of all that will be sent; both through TLS where there is TLS. */
 bool qn_http_send_raw(const qn_http_exchange *exchange, const char *data, size_t bytes);

@@ -72,6 +72,11 @@ static bool add_headers(qn_http_exchange *exchange, const qn_http_reply *reply, 
     if (reply->allow[0] != '\0') {
         fine = add_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow) && fine;
     }
+    qn_http_headers cors;
+    qn_http_list_cors_headers(exchange, reply->status, &cors);
+    for (size_t i = 0; i < cors.count; i++) {
+        fine = add_header(response, cors.items[i].name, cors.items[i].value) && fine;
+    }
     if (exchange->stream.pull != NULL) { /* nginx would else gather a stream before it passes it on */
         fine = add_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache") && fine;
         fine = add_header(response, "X-Accel-Buffering", "no") && fine;

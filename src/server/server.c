@@ -205,6 +205,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .max_body_bytes = MAX_BODY_BYTES,
         .max_all_body_bytes = MAX_ALL_BODY_BYTES,
         .patience_s = options->patience_s,
+        .cors = options->cors,
         .tls = options->tls,
     };
     qn_status status = qn_http_start(&http, socket, &server->http, err);

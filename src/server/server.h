@@ -26,6 +26,7 @@ typedef struct qn_server_options {
     uint64_t request_timeout_us;    /* for every request, besides its own; 0: none */
     unsigned patience_s;            /* for slow clients: http_watch.h */
     bool prompt_details;            /* --enable-prompt-tokens-details */
+    const qn_cors *cors;            /* NULL: for pages of its own origin only. Lives as long as the server */
     const qn_tls *tls;              /* NULL: plain HTTP. Lives as long as the server */
     qn_admission admission;         /* what it points to lives as long as the server */
 } qn_server_options;
