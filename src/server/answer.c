@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/size.h"
 #include "server/sse.h"
 
 enum {
@@ -14,8 +15,7 @@ enum {
 typedef struct choice {
     qn_stream *stream;
     bool over;
-    qn_buffer parts; /* qn_output_event: of the last take; of a whole body, whose text pointers are set at the end */
-    qn_buffer text;  /* of a whole body: that of its parts, back to back, a NUL behind each */
+    qn_output_events parts;    /* of the last take; of a whole body all */
     qn_buffer logprobs, ranks; /* of a whole body */
 } choice;
 
@@ -30,6 +30,7 @@ struct qn_answer {
     int64_t seed;
     int logprobs, prompt_logprobs; /* -1: not asked for */
     bool prompt_only;
+    size_t at_most;
     char *stop_text; /* the strings of `stop`, which the streams read */
     const char *stop[QN_STOP_MAX_STRINGS];
     qn_answer_totals totals; /* of the choices that are over */
@@ -44,8 +45,7 @@ void qn_answer_free(qn_answer *answer)
     for (size_t i = 0; i < answer->count; i++) {
         choice *c = &answer->choices[i];
         qn_stream_close(c->stream);
-        qn_buffer_free(&c->parts);
-        qn_buffer_free(&c->text);
+        qn_output_events_free(&c->parts);
         qn_buffer_free(&c->logprobs);
         qn_buffer_free(&c->ranks);
     }
@@ -126,6 +126,9 @@ static qn_status open_streams(qn_answer *answer, const qn_request *base, const q
         qn_request request = *base;
         request.prompt_ids = prompt->ids;
         request.prompt_count = prompt->count;
+        if (answer->at_most > 0) {
+            request.max_tokens = qn_min_size(answer->at_most, qn_engine_max_model_len(engine) - prompt->count);
+        }
         request.in_reasoning = !base->raw_text && qn_engine_opens_reasoning(engine, prompt->ids, prompt->count);
         request.sampling.choice = (uint32_t)(i % answer->choices_each);
         if (i % answer->choices_each == 0 &&
@@ -188,6 +191,7 @@ qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *wri
     answer->logprobs = options->logprobs;
     answer->prompt_logprobs = options->generation->prompt_logprobs;
     answer->prompt_only = options->prompt_only;
+    answer->at_most = options->generation->max_tokens == 0 && !options->prompt_only ? options->at_most : 0;
     qn_status status = submit(answer, options, prompts, prompt_count, err);
     if (status != QN_OK) {
         qn_answer_free(answer);
@@ -251,14 +255,16 @@ static qn_result result_of(const qn_answer *answer, size_t index)
 /* All but the tokens. */
 static qn_answer_choice view_of(const qn_answer *answer, size_t index)
 {
-    const choice *c = &answer->choices[index];
+    choice *c = &answer->choices[index];
+    size_t part_count = 0;
+    const qn_output_event *parts = qn_output_events_read(&c->parts, &part_count);
     return (qn_answer_choice){
         .index = index,
         .prompt = index / answer->choices_each,
         .over = c->over,
         .result = result_of(answer, index),
-        .parts = (const void *)c->parts.data,
-        .part_count = c->parts.size / sizeof(qn_output_event),
+        .parts = parts,
+        .part_count = part_count,
     };
 }
 
@@ -318,6 +324,14 @@ static qn_status take(qn_answer *answer, size_t index, qn_error *err)
     return QN_OK;
 }
 
+static void keep_parts(const qn_answer *answer, choice *c)
+{
+    qn_output_event output;
+    while (!answer->prompt_only && qn_stream_next(c->stream, &output)) {
+        qn_output_events_add(&c->parts, &output);
+    }
+}
+
 /* A failure in the middle, as its client is told; the log too when it is the server's own fault. */
 static qn_api_error error_of(const qn_error *err)
 {
@@ -333,10 +347,11 @@ static qn_api_error error_of(const qn_error *err)
 static void send_news(qn_answer *answer, size_t index, qn_buffer *out)
 {
     choice *c = &answer->choices[index];
-    qn_output_event output;
-    qn_buffer_clear(&c->parts);
-    while (!answer->prompt_only && qn_stream_next(c->stream, &output)) {
-        qn_buffer_append(&c->parts, &output, sizeof output);
+    qn_output_events_clear(&c->parts);
+    keep_parts(answer, c);
+    if (qn_output_events_failed(&c->parts)) {
+        out->failed = true;
+        return;
     }
     qn_answer_choice view = view_of(answer, index);
     if (!answer->prompt_only) {
@@ -345,7 +360,6 @@ static void send_news(qn_answer *answer, size_t index, qn_buffer *out)
     if (view.over || view.part_count > 0 || view.tokens.count > 0) {
         answer->api->news(answer->writer, answer, &view, out);
     }
-    out->failed = out->failed || c->parts.failed;
 }
 
 static void send_failure(qn_answer *answer, const qn_error *err, qn_buffer *out)
@@ -422,20 +436,6 @@ void qn_answer_stream(qn_answer *answer, qn_http_reply *reply)
 
 /* ---- one body ---- */
 
-static void keep_output(choice *c, const qn_output_event *output)
-{
-    qn_output_event *last = c->parts.size > 0 ? (qn_output_event *)(void *)(c->parts.data + c->parts.size) - 1 : NULL;
-    if (last != NULL && last->kind == output->kind && last->call == output->call) {
-        c->text.size -= c->text.failed ? 0 : 1; /* the NUL between them */
-        last->bytes += output->bytes;
-        last->reasoning_tokens = output->reasoning_tokens;
-    } else {
-        qn_buffer_append(&c->parts, output, sizeof *output);
-    }
-    qn_buffer_append(&c->text, output->text, output->bytes);
-    qn_buffer_char(&c->text, '\0');
-}
-
 static void keep_logprobs(const qn_answer *answer, choice *c)
 {
     qn_stream_tokens taken = qn_stream_taken(c->stream);
@@ -453,13 +453,10 @@ static qn_status collect_choice(qn_answer *answer, size_t index, qn_error *err)
     if (status != QN_OK || answer->prompt_only) {
         return status;
     }
-    qn_output_event output;
-    while (qn_stream_next(c->stream, &output)) {
-        keep_output(c, &output);
-    }
+    keep_parts(answer, c);
     keep_logprobs(answer, c);
-    if (c->parts.failed || c->text.failed || c->logprobs.failed || c->ranks.failed) {
-        return qn_fail_memory(err, "answer", c->text.size + c->logprobs.size);
+    if (qn_output_events_failed(&c->parts) || c->logprobs.failed || c->ranks.failed) {
+        return qn_fail_memory(err, "answer", c->logprobs.size);
     }
     return QN_OK;
 }
@@ -483,26 +480,12 @@ static qn_status collect(qn_answer *answer, qn_http_exchange *exchange, qn_error
     return QN_OK;
 }
 
-/* The text moved while it grew. */
-static void point_at_text(choice *c)
-{
-    qn_output_event *parts = (void *)c->parts.data;
-    const char *at = c->text.data;
-    for (size_t i = 0; i < c->parts.size / sizeof *parts; i++) {
-        parts[i].text = at;
-        at += parts[i].bytes + 1;
-    }
-}
-
 void qn_answer_reply(qn_answer *answer, qn_http_exchange *exchange, qn_http_reply *reply)
 {
     qn_error err;
     if (collect(answer, exchange, &err) != QN_OK) { /* also when the client is gone and reads no reply */
         qn_reply_error_as(reply, answer->api->write_error, error_of(&err), &err);
         return;
-    }
-    for (size_t i = 0; i < answer->count; i++) {
-        point_at_text(&answer->choices[i]);
     }
     answer->api->body(answer->writer, answer, &reply->body);
     reply->status = 200;

@@ -27,8 +27,7 @@ typedef struct qn_answer_choice {
     size_t prompt;                /* which of the prompts */
     bool over;                    /* `result` is complete; nothing more comes */
     qn_result result;             /* so far */
-    const qn_output_event *parts; /* in the order of the answer; neighbours of one kind are one part (a body), or come
-                               as they became ready (a stream) */
+    const qn_output_event *parts; /* in the order of the answer; neighbours of one kind are one part */
     size_t part_count;            /* may be 0 where the tokens gave no text yet */
     qn_stream_tokens tokens; /* ids, and logprobs and ranks where options.logprobs asked for them. Text does not end
                                 where tokens do: they are told beside the parts, not with one of them */
@@ -63,6 +62,8 @@ typedef struct qn_answer_options {
     int logprobs;                           /* of each token, besides its own, so many of the most probable; -1: none */
     bool keep_prompts;                      /* the writer reads the prompts' ids */
     bool raw_text;                          /* all text is content as it is (engine/request.h) */
+    size_t at_most; /* where generation->max_tokens is 0: so many tokens, or what the context has left for a prompt; 0:
+                       that alone */
     bool prompt_only; /* no token of an answer: what is told is the prompt's. The engine computes one, which is dropped
                        */
 } qn_answer_options;

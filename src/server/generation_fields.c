@@ -25,12 +25,13 @@ static qn_status read_lengths(reader *r, qn_error *err)
 {
     static const char *const names[] = {"max_tokens", "max_completion_tokens"}; /* the later one wins */
     for (size_t i = 0; i < 2; i++) {
-        int64_t value = 0;
-        qn_status status = qn_field_integer(r->document, names[i], 1, INT64_MAX, &value, err);
+        int64_t value = -1;
+        qn_status status = qn_field_integer(r->document, names[i], r->limits->may_be_empty ? 0 : 1, INT64_MAX, &value,
+                                            err);
         if (status != QN_OK) {
             return status;
         }
-        if (value > 0) {
+        if (value >= 0) {
             r->out->max_tokens = (size_t)value;
             r->out->max_tokens_field = names[i];
         }
@@ -38,7 +39,7 @@ static qn_status read_lengths(reader *r, qn_error *err)
     int64_t least = 0;
     qn_status status = qn_field_integer(r->document, "min_tokens", 0, INT64_MAX, &least, err);
     r->out->min_tokens = (size_t)least;
-    if (status == QN_OK && r->out->max_tokens > 0 && r->out->min_tokens > r->out->max_tokens) {
+    if (status == QN_OK && r->out->max_tokens_field != NULL && r->out->min_tokens > r->out->max_tokens) {
         status = qn_fail_field(err, QN_USAGE, "min_tokens", "min_tokens: %zu is more than %s: send at most %zu",
                                r->out->min_tokens, r->out->max_tokens_field, r->out->max_tokens);
     }

@@ -25,14 +25,15 @@ enum {
 typedef struct qn_generation_limits {
     qn_sampling sampling; /* what a request that says nothing gets */
     size_t vocab_size;    /* token ids are below it */
+    bool may_be_empty;    /* max_tokens may be 0 */
     size_t max_choices;   /* that one request may ask for, besides QN_REQUEST_MAX_CHOICES; 0: no further bound */
 } qn_generation_limits;
 
 typedef struct qn_generation_fields {
     qn_sampling sampling; /* the seed only when seed_given; its choice is 0; its biases are `biases` */
     bool seed_given;
-    size_t max_tokens;            /* 0: not said */
-    const char *max_tokens_field; /* which field said it: max_completion_tokens wins over max_tokens */
+    size_t max_tokens;            /* 0: not said, or with a max_tokens_field: none at all */
+    const char *max_tokens_field; /* which field said it, NULL: none: max_completion_tokens wins over max_tokens */
     size_t min_tokens;
     const char *stop[QN_STOP_MAX_STRINGS]; /* in the document */
     size_t stop_count;

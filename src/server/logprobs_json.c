@@ -6,7 +6,7 @@
 /* JSON has no infinity; vLLM tells the same number. */
 static const float lowest_told = -9999.0F;
 
-static void write_number(qn_buffer *out, float logprob)
+void qn_logprobs_write_number(qn_buffer *out, float logprob)
 {
     qn_buffer_format(out, "%.9g", (double)(isfinite(logprob) && logprob > lowest_told ? logprob : lowest_told));
 }
@@ -38,7 +38,7 @@ static void open_entry(qn_buffer *out, const qn_tokenizer *tokenizer, const qn_l
     qn_buffer_text(out, "{\"token\":");
     write_text(out, tokenizer, entry->token, scratch);
     qn_buffer_text(out, ",\"logprob\":");
-    write_number(out, entry->logprob);
+    qn_logprobs_write_number(out, entry->logprob);
     qn_buffer_text(out, ",\"bytes\":");
     write_bytes(out, tokenizer, entry->token);
 }
@@ -79,7 +79,7 @@ static void write_prompt_entry(qn_buffer *out, const qn_tokenizer *tokenizer, co
                                qn_buffer *scratch)
 {
     qn_buffer_format(out, "\"%" PRId32 "\":{\"logprob\":", entry->token);
-    write_number(out, entry->logprob);
+    qn_logprobs_write_number(out, entry->logprob);
     qn_buffer_format(out, ",\"rank\":%" PRIu32 ",\"decoded_token\":", rank);
     write_text(out, tokenizer, entry->token, scratch);
     qn_buffer_char(out, '}');

@@ -22,6 +22,7 @@ enum {
 
 static const qn_http_route routes[] = {
     {.method = "POST", .path = "/v1/chat/completions", .handle = qn_handle_chat_completions},
+    {.method = "POST", .path = "/v1/completions", .handle = qn_handle_completions},
     {.method = "POST", .path = "/v1/messages", .handle = qn_handle_messages},
     {.method = "POST", .path = "/v1/messages/count_tokens", .handle = qn_handle_count_tokens},
     {.method = "GET", .path = "/v1/models", .handle = qn_handle_models},

@@ -1,4 +1,4 @@
-/* The HTTP server of one engine: OpenAI's chat completions, models, health, metrics, load and version.
+/* The HTTP server of one engine: OpenAI's completions, models, health, metrics, load and version.
  *
  * Threads: one a connection (http.h), which parses, renders the prompt, turns tokens into text and passes it on; the
  * engine's, which computes; the watch over connections (http_watch.h). What a client sends and gets is never logged. */

@@ -53,6 +53,7 @@ void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error er
 void qn_handle_chat_completions(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_messages(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_count_tokens(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_completions(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_models(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_model(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_health(void *context, const qn_http_request *request, qn_http_reply *reply);

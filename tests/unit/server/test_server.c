@@ -75,12 +75,13 @@ static int connect_to(const rig *r)
     return fd;
 }
 
+/* A body with a prompt is for /v1/completions. */
 static void send_request(int fd, const char *body)
 {
+    const char *path = strstr(body, "\"prompt\":") != NULL ? "/v1/completions" : "/v1/chat/completions";
     char head[256];
     int bytes = snprintf(head, sizeof head,
-                         "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: "
-                         "%zu\r\n\r\n",
+                         "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path,
                          strlen(body));
     assert_int_equal(send(fd, head, (size_t)bytes, MSG_NOSIGNAL), bytes);
     send(fd, body, strlen(body), MSG_NOSIGNAL); /* may be refused before it is read */
@@ -120,8 +121,12 @@ static void ask(const rig *r, const char *body, char *out, size_t capacity)
     "\"s\","                                                                                                       \
     "\"presence_penalty\":1"
 
+#define FIELDS_OF_COMPLETIONS "\"max_tokens\":2,\"temperature\":1,\"seed\":3,\"return_token_ids\":true"
+
 static const char whole[] = "{" MESSAGES "," FIELDS ",\"prompt_logprobs\":1}";
 static const char streamed[] = "{" MESSAGES "," FIELDS ",\"stream\":true}";
+
+static const char echoed[] = "{\"prompt\":[\"Hi\",\"Ho\"],\"echo\":true,\"logprobs\":1," FIELDS_OF_COMPLETIONS "}";
 
 static char answer[1 << 18], expected[1 << 18];
 
@@ -194,6 +199,11 @@ static void test_out_of_memory_in_a_stream(void **state)
     walk_faults(*state, streamed);
 }
 
+static void test_out_of_memory_in_a_completion(void **state)
+{
+    walk_faults(*state, echoed);
+}
+
 int main(void)
 {
     qn_json_init();
@@ -201,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_answers_before_and_after_are_the_same),
         cmocka_unit_test(test_out_of_memory_in_a_whole_answer),
         cmocka_unit_test(test_out_of_memory_in_a_stream),
+        cmocka_unit_test(test_out_of_memory_in_a_completion),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
