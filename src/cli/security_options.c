@@ -33,9 +33,36 @@ static void add_cors(qn_security_flags *flags, qn_option_table *table)
     qn_options_add(table, options, sizeof options / sizeof options[0]);
 }
 
+static void add_log(qn_security_flags *flags, qn_option_table *table)
+{
+    const qn_option options[] = {
+        {.name = "log-requests",
+         .kind = QN_OPTION_FLAG,
+         .value = &flags->log_requests,
+         .help = "a line for each request: its id, path, tokens, parameters and prompt; one for the end of each choice "
+                 "(default: off)"},
+        {.name = "enable-log-requests",
+         .kind = QN_OPTION_FLAG,
+         .value = &flags->log_requests,
+         .help = "the same, by vLLM's name"},
+        {.name = "enable-log-outputs",
+         .kind = QN_OPTION_FLAG,
+         .value = &flags->log_outputs,
+         .help = "with --log-requests: what was answered, too (default: off)"},
+        {.name = "max-log-len",
+         .kind = QN_OPTION_INTEGER,
+         .value = &flags->max_log_len,
+         .value_name = "N",
+         .help = "with --log-requests: most characters of a prompt or an answer; 0: none (default: what a line holds)",
+         .min = 0,
+         .max = QN_LOG_LINE_BYTES},
+    };
+    qn_options_add(table, options, sizeof options / sizeof options[0]);
+}
+
 void qn_security_flags_add(qn_security_flags *flags, qn_option_table *table)
 {
-    *flags = (qn_security_flags){0};
+    *flags = (qn_security_flags){.max_log_len = QN_LOG_LINE_BYTES};
     const qn_option options[] = {
         {.name = "api-key",
          .kind = QN_OPTION_LIST,
@@ -88,6 +115,7 @@ void qn_security_flags_add(qn_security_flags *flags, qn_option_table *table)
     };
     qn_options_add(table, options, sizeof options / sizeof options[0]);
     add_cors(flags, table);
+    add_log(flags, table);
 }
 
 /* ---- keys ---- */
@@ -196,6 +224,22 @@ static qn_status open_cors(const qn_security_flags *flags, qn_security *out, qn_
                         flags->allow_credentials, &out->cors, err);
 }
 
+/* ---- the log ---- */
+
+static qn_status open_log(const qn_security_flags *flags, const qn_option_table *table, qn_security *out, qn_error *err)
+{
+    if (flags->log_outputs && !flags->log_requests) {
+        return qn_fail_field(err, QN_USAGE, "enable-log-outputs", "--enable-log-outputs: needs --log-requests");
+    }
+    if (qn_options_given(table, "max-log-len") && !flags->log_requests) {
+        qn_log("--max-log-len: has no effect without --log-requests");
+    }
+    out->log = (qn_request_log){.requests = flags->log_requests,
+                                .outputs = flags->log_outputs,
+                                .max_characters = (size_t)flags->max_log_len};
+    return QN_OK;
+}
+
 qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table *table, qn_security *out,
                            qn_error *err)
 {
@@ -209,6 +253,9 @@ qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table
     }
     if (status == QN_OK) {
         status = open_cors(flags, out, err);
+    }
+    if (status == QN_OK) {
+        status = open_log(flags, table, out, err);
     }
     if (status != QN_OK) {
         qn_security_close(out);

@@ -1,4 +1,5 @@
-/* The options that say who may use a server, and how: keys, rates, TLS, web pages. */
+/* The options that say who may use a server, and how: keys, rates, TLS, web pages; and what
+ * is logged of what they do. */
 #ifndef QN_CLI_SECURITY_OPTIONS_H
 #define QN_CLI_SECURITY_OPTIONS_H
 
@@ -8,6 +9,7 @@
 #include "cli/options.h"
 #include "server/admission.h"
 #include "server/cors.h"
+#include "server/request_log.h"
 #include "server/tls.h"
 
 /* Keep it where it is: the option table points into it. */
@@ -15,7 +17,8 @@ typedef struct qn_security_flags {
     qn_string_list api_key, api_key_file;
     int64_t rate_limit, rate_limit_burst, ssl_cert_reqs;
     const char *ssl_certfile, *ssl_keyfile, *ssl_ca_certs, *allowed_origins, *allowed_methods, *allowed_headers;
-    bool allow_credentials;
+    bool allow_credentials, log_requests, log_outputs;
+    int64_t max_log_len;
 } qn_security_flags;
 
 /* What the options ask for, opened. */
@@ -25,6 +28,7 @@ typedef struct qn_security {
     bool has_tls, has_cors;
     qn_tls tls;
     qn_cors cors;
+    qn_request_log log;
 } qn_security;
 
 /* Sets the defaults and adds the options to a command's table. */

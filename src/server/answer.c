@@ -1,5 +1,6 @@
 #include "server/answer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -33,8 +34,10 @@ struct qn_answer {
     size_t at_most;
     char *stop_text; /* the strings of `stop`, which the streams read */
     const char *stop[QN_STOP_MAX_STRINGS];
-    qn_answer_totals totals; /* of the choices that are over */
-    bool begun, ended;       /* of a stream */
+    qn_answer_totals totals;                 /* of the choices that are over */
+    bool begun, ended;                       /* of a stream */
+    char log_id[QN_HTTP_REQUEST_ID_MAX + 1]; /* "": not logged */
+    qn_buffer description;                   /* for the log's line; empty unless requests are logged */
 };
 
 void qn_answer_free(qn_answer *answer)
@@ -42,6 +45,10 @@ void qn_answer_free(qn_answer *answer)
     if (answer == NULL) {
         return;
     }
+    if (answer->log_id[0] != '\0' && answer->over_count < answer->count) {
+        qn_request_log_left(answer->log_id, answer->over_count, answer->count);
+    }
+    qn_buffer_free(&answer->description);
     for (size_t i = 0; i < answer->count; i++) {
         choice *c = &answer->choices[i];
         qn_stream_close(c->stream);
@@ -174,6 +181,11 @@ static qn_status submit(qn_answer *answer, const qn_answer_options *options, con
     qn_request request = request_of(answer, options);
     answer->seed = (int64_t)request.sampling.seed;
     answer->totals.seed = answer->seed;
+    const qn_request_log *log = &answer->server->options.request_log;
+    if (log->requests) {
+        qn_request_log_describe(log, qn_answer_tokenizer(answer), &request, prompts, prompt_count, answer->choices_each,
+                                &answer->description);
+    }
     return open_streams(answer, &request, prompts, err);
 }
 
@@ -199,6 +211,15 @@ qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *wri
     }
     *out = answer;
     return QN_OK;
+}
+
+void qn_answer_log(qn_answer *answer, const qn_http_request *request, bool stream)
+{
+    if (answer->server->options.request_log.requests) {
+        snprintf(answer->log_id, sizeof answer->log_id, "%s", qn_http_request_id(request->exchange));
+        qn_request_log_taken(request, stream, &answer->description);
+        qn_buffer_free(&answer->description);
+    }
 }
 
 /* ---- what writers read ---- */
@@ -320,6 +341,10 @@ static qn_status take(qn_answer *answer, size_t index, qn_error *err)
         qn_answer_totals_add(&answer->totals, &result, index % answer->choices_each == 0);
         c->over = true;
         answer->over_count++;
+        if (answer->log_id[0] != '\0') {
+            qn_request_log_choice(&answer->server->options.request_log, qn_answer_tokenizer(answer), answer->log_id,
+                                  index, &result);
+        }
     }
     return QN_OK;
 }

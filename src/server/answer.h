@@ -74,6 +74,9 @@ typedef struct qn_answer_options {
 qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *writer, const qn_answer_options *options,
                           const qn_tokens *prompts, size_t prompt_count, qn_answer **out, qn_error *err);
 
+/* Where requests are logged: the line about this one, and from now on those about its ends. */
+void qn_answer_log(qn_answer *answer, const qn_http_request *request, bool stream);
+
 /* Waits for the end and fills the reply, with an error too. */
 void qn_answer_reply(qn_answer *answer, qn_http_exchange *exchange, qn_http_reply *reply);
 

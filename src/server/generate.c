@@ -49,9 +49,17 @@ static void reply_refusal(qn_server *server, const qn_answer_api *api, qn_api_er
     qn_reply_error_as(reply, api->write_error, error, err);
 }
 
+static void log_refusal(const qn_server *server, const qn_http_request *request, const qn_http_reply *reply)
+{
+    if (server->options.request_log.requests) {
+        qn_request_log_refused(request, reply->status);
+    }
+}
+
 void qn_generate(qn_server *server, const qn_endpoint *endpoint, const qn_http_request *request, qn_http_reply *reply)
 {
     if (refuse_early(server, endpoint->api, reply)) {
+        log_refusal(server, request, reply);
         return;
     }
     qn_answer *answer = NULL;
@@ -64,7 +72,11 @@ void qn_generate(qn_server *server, const qn_endpoint *endpoint, const qn_http_r
     qn_budget_give(&server->body_memory, memory);
     if (status != QN_OK) {
         reply_refusal(server, endpoint->api, error, &err, reply);
-    } else if (stream) {
+        log_refusal(server, request, reply);
+        return;
+    }
+    qn_answer_log(answer, request, stream);
+    if (stream) {
         qn_answer_stream(answer, reply); /* owns it */
     } else {
         qn_answer_reply(answer, request->exchange, reply);

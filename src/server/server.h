@@ -1,7 +1,8 @@
 /* The HTTP server of one engine: OpenAI's completions, models, health, metrics, load and version.
  *
  * Threads: one a connection (http.h), which parses, renders the prompt, turns tokens into text and passes it on; the
- * engine's, which computes; the watch over connections (http_watch.h). What a client sends and gets is never logged. */
+ * engine's, which computes; the watch over connections (http_watch.h). What a client sends and gets is logged
+ * only where request_log says so: else not a byte of it, but for the names of fields that have no effect. */
 #ifndef QN_SERVER_SERVER_H
 #define QN_SERVER_SERVER_H
 
@@ -13,6 +14,7 @@
 #include "engine/engine.h"
 #include "server/admission.h"
 #include "server/http.h"
+#include "server/request_log.h"
 
 typedef struct qn_server qn_server;
 
@@ -28,6 +30,7 @@ typedef struct qn_server_options {
     bool prompt_details;            /* --enable-prompt-tokens-details */
     const qn_cors *cors;            /* NULL: for pages of its own origin only. Lives as long as the server */
     const qn_tls *tls;              /* NULL: plain HTTP. Lives as long as the server */
+    qn_request_log request_log;     /* --log-requests; {0}: nothing */
     qn_admission admission;         /* what it points to lives as long as the server */
 } qn_server_options;
 
