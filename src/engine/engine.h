@@ -90,6 +90,14 @@ const int32_t *qn_engine_eos(const qn_engine *engine, size_t *count);
 qn_status qn_engine_chat_prompt(const qn_engine *engine, const json_t *messages, const json_t *tools,
                                 const json_t *kwargs, qn_tokens *out, qn_error *err);
 
+/* How a prompt ends: with the beginning of the assistant's next message; with the end of the last message; within that
+ * message, which the answer goes on with (text/chat_continue.h). */
+typedef enum qn_prompt_end { QN_PROMPT_OPENS_MESSAGE, QN_PROMPT_IS_CLOSED, QN_PROMPT_CONTINUES } qn_prompt_end;
+
+/* The same with another end than QN_PROMPT_OPENS_MESSAGE. */
+qn_status qn_engine_chat_prompt_ending(const qn_engine *engine, const json_t *messages, const json_t *tools,
+                                       const json_t *kwargs, qn_prompt_end end, qn_tokens *out, qn_error *err);
+
 /* Does the answer to this prompt start inside of a <think> block: is the last of its <think> and </think> tokens a
  * <think>? For qn_request.in_reasoning. */
 bool qn_engine_opens_reasoning(const qn_engine *engine, const int32_t *prompt_ids, size_t count);

@@ -59,6 +59,7 @@ typedef struct qn_request {
     size_t stop_count;
     bool raw_text;      /* a completion: all text is content as it is; else reasoning and content are split, trimmed */
     bool in_reasoning;  /* not raw: the prompt ends inside <think>, output starts as reasoning */
+    bool mid_text;      /* not raw: the prompt ends within a text that the output goes on with */
     bool show_progress; /* a bar for a long prompt when stderr is a terminal */
 } qn_request;
 

@@ -30,6 +30,7 @@ static qn_status open_text(qn_engine *engine, const qn_request *request, qn_stre
     }
     const qn_output_options options = {.split = !request->raw_text,
                                        .in_reasoning = request->in_reasoning,
+                                       .mid_text = request->mid_text,
                                        .stop = request->stop,
                                        .stop_count = request->stop_count,
                                        .min_tokens = request->min_tokens};

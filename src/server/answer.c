@@ -114,6 +114,7 @@ static qn_request request_of(const qn_answer *answer, const qn_answer_options *o
         .stop = answer->stop,
         .stop_count = fields->stop_count,
         .raw_text = options->raw_text,
+        .mid_text = options->mid_text,
     };
     if (options->prompt_only) {
         request.max_tokens = 1;

@@ -61,6 +61,7 @@ typedef struct qn_answer_options {
     const qn_generation_fields *generation; /* read by qn_answer_start only */
     int logprobs;                           /* of each token, besides its own, so many of the most probable; -1: none */
     bool keep_prompts;                      /* the writer reads the prompts' ids */
+    bool mid_text;                          /* the prompts end within a text that goes on (likewise) */
     bool raw_text;                          /* all text is content as it is (engine/request.h) */
     size_t at_most; /* where generation->max_tokens is 0: so many tokens, or what the context has left for a prompt; 0:
                        that alone */

@@ -15,7 +15,8 @@ static void report_fields(qn_server *server, const qn_chat_request *chat)
 
 static qn_status make_prompt(const qn_server *server, const qn_chat_request *chat, qn_tokens *out, qn_error *err)
 {
-    qn_status status = qn_engine_chat_prompt(server->engine, chat->messages, NULL, chat->kwargs, out, err);
+    qn_status status = qn_engine_chat_prompt_ending(server->engine, chat->messages, NULL, chat->kwargs,
+                                                    chat->prompt_end, out, err);
     if (status != QN_OK && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "messages");
     }
@@ -27,7 +28,8 @@ static qn_status start_answer(qn_server *server, const qn_chat_request *chat, co
 {
     const qn_answer_options options = {.generation = &chat->generation,
                                        .logprobs = chat->logprobs,
-                                       .keep_prompts = chat->return_token_ids};
+                                       .keep_prompts = chat->return_token_ids,
+                                       .mid_text = chat->prompt_end == QN_PROMPT_CONTINUES};
     void *writer = NULL;
     qn_status status = qn_chat_writer_new(server, chat, request_id, &writer, err);
     return status == QN_OK ? qn_answer_start(server, &qn_chat_api, writer, &options, prompt, 1, out, err) : status;

@@ -10,9 +10,28 @@
 typedef struct chat_writer {
     qn_openai_head head;
     int logprobs, prompt_logprobs; /* -1: not asked for */
-    bool with_ids;
+    bool with_ids, tells_reasoning;
+    qn_buffer echo;    /* what each choice's content begins with */
     qn_buffer scratch; /* one chunk's JSON */
 } chat_writer;
+
+static void free_writer(void *writer)
+{
+    chat_writer *w = writer;
+    qn_buffer_free(&w->scratch);
+    qn_buffer_free(&w->echo);
+    qn_free(w);
+}
+
+static void add_echo(const json_t *messages, qn_buffer *out)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    const json_t *content = json_object_get(last, "content");
+    if (role != NULL && strcmp(role, "assistant") == 0 && json_is_string(content)) {
+        qn_buffer_append(out, json_string_value(content), json_string_length(content));
+    }
+}
 
 qn_status qn_chat_writer_new(const qn_server *server, const qn_chat_request *chat, const char *request_id, void **out,
                              qn_error *err)
@@ -29,15 +48,22 @@ qn_status qn_chat_writer_new(const qn_server *server, const qn_chat_request *cha
     w->logprobs = chat->logprobs;
     w->prompt_logprobs = chat->generation.prompt_logprobs;
     w->with_ids = chat->return_token_ids;
+    w->tells_reasoning = chat->include_reasoning;
+    if (chat->echo) {
+        add_echo(chat->messages, &w->echo);
+    }
+    if (w->echo.failed) {
+        size_t bytes = w->echo.size;
+        free_writer(w);
+        return qn_fail_memory(err, "echo", bytes);
+    }
     *out = w;
     return QN_OK;
 }
 
-static void free_writer(void *writer)
+static bool is_told(const chat_writer *w, const qn_output_event *part)
 {
-    chat_writer *w = writer;
-    qn_buffer_free(&w->scratch);
-    qn_free(w);
+    return w->tells_reasoning || part->kind != QN_OUTPUT_REASONING;
 }
 
 /* The elements of logprobs.content; NULL: not asked for. */
@@ -80,6 +106,11 @@ static void begin(void *writer, const qn_answer *answer, qn_buffer *out)
         const qn_answer_totals so_far = qn_answer_totals_of(answer, &choice);
         qn_chat_write_role_chunk(&w->scratch, &w->head, i, &prompt, &so_far);
         send_chunk(w, out);
+        if (w->echo.size > 0) {
+            qn_chat_write_text_chunk(&w->scratch, &w->head, i, QN_OUTPUT_CONTENT, w->echo.data, w->echo.size, NULL,
+                                     &so_far);
+            send_chunk(w, out);
+        }
     }
 }
 
@@ -96,6 +127,9 @@ static void news(void *writer, const qn_answer *answer, const qn_answer_choice *
     const qn_chat_tokens *tokens = choice->tokens.count > 0 ? &told : NULL;
     for (size_t i = 0; i < choice->part_count; i++) {
         const qn_output_event *part = &choice->parts[i];
+        if (!is_told(w, part)) {
+            continue;
+        }
         qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, part->kind, part->text, part->bytes, tokens,
                                  &totals);
         send_chunk(w, out);
@@ -147,8 +181,12 @@ static qn_chat_choice fill_message(const chat_writer *w, const qn_answer *answer
 {
     qn_answer_choice choice = qn_answer_choice_at(answer, index);
     m->result = choice.result;
+    qn_buffer_append(&m->content, qn_buffer_string(&w->echo), w->echo.size);
     for (size_t i = 0; i < choice.part_count; i++) {
         const qn_output_event *part = &choice.parts[i];
+        if (!is_told(w, part)) {
+            continue;
+        }
         qn_buffer_append(part->kind == QN_OUTPUT_REASONING ? &m->reasoning : &m->content, part->text, part->bytes);
     }
     return (qn_chat_choice){.index = index,

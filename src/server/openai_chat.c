@@ -47,6 +47,8 @@ static const qn_field fields[] = {
     {.name = "response_format"},
     {.name = "add_generation_prompt"},
     {.name = "continue_final_message"},
+    {.name = "echo"},
+    {.name = "include_reasoning"},
     /* About the caller or its caches, never about the answer. */
     {.name = "user", .rule = QN_FIELD_FREE},
     {.name = "metadata", .rule = QN_FIELD_FREE},
@@ -73,9 +75,7 @@ static const qn_field fields[] = {
     {.name = "best_of", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
     {.name = "use_beam_search", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "truncate_prompt_tokens", .rule = QN_FIELD_NEUTRAL},
-    {.name = "echo", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "add_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "include_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
     {.name = "separate_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
     {.name = "stream_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
     {.name = "thinking", .rule = QN_FIELD_NEUTRAL},
@@ -156,17 +156,16 @@ static qn_status check_format(const json_t *document, qn_error *err)
                          "response_format: only {\"type\": \"text\"} is supported in this version: leave it out");
 }
 
-static qn_status check_generation_prompt(const json_t *document, qn_error *err)
+static qn_status read_prompt_end(qn_chat_request *request, qn_error *err)
 {
-    bool add = true, go_on = false;
-    qn_status status = qn_field_boolean(document, "continue_final_message", &go_on, err);
-    if (status == QN_OK) {
-        status = qn_field_boolean(document, "add_generation_prompt", &add, err);
-    }
-    if (status == QN_OK && go_on) {
-        status = not_yet("continue_final_message", err);
-    }
-    return status == QN_OK && !add ? not_yet("add_generation_prompt", err) : status;
+    return qn_openai_read_prompt_end(request->document, &request->prompt_end, err);
+}
+
+static qn_status read_told(qn_chat_request *request, qn_error *err)
+{
+    request->include_reasoning = true;
+    qn_status status = qn_field_boolean(request->document, "include_reasoning", &request->include_reasoning, err);
+    return status == QN_OK ? qn_field_boolean(request->document, "echo", &request->echo, err) : status;
 }
 
 static qn_status read_logprobs(qn_chat_request *request, qn_error *err)
@@ -269,15 +268,15 @@ static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *
     if (status == QN_OK) {
         status = qn_field_string(document, "request_id", &request->request_id, err);
     }
-    static qn_status (*const checks[])(const json_t *, qn_error *) = {check_modalities, check_tools, check_format,
-                                                                      check_generation_prompt};
+    static qn_status (*const checks[])(const json_t *, qn_error *) = {check_modalities, check_tools, check_format};
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == QN_OK; i++) {
         status = checks[i](document, err);
     }
     if (status == QN_OK) {
         status = qn_generation_fields_read(document, &defaults->limits, &request->generation, err);
     }
-    static qn_status (*const reads[])(qn_chat_request *, qn_error *) = {read_stream, read_logprobs};
+    static qn_status (*const reads[])(qn_chat_request *, qn_error *) = {read_prompt_end, read_told, read_stream,
+                                                                        read_logprobs};
     for (size_t i = 0; i < sizeof reads / sizeof reads[0] && status == QN_OK; i++) {
         status = reads[i](request, err);
     }

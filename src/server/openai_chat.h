@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "server/generation_fields.h"
+#include "server/openai_fields.h"
 #include "server/request_fields.h"
 
 typedef struct qn_chat_defaults {
@@ -27,6 +28,9 @@ typedef struct qn_chat_request {
     json_t *kwargs;         /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
     qn_generation_fields generation;
     int logprobs; /* -1: not asked for; else top_logprobs */
+    qn_prompt_end prompt_end;
+    bool include_reasoning; /* tell the model's thoughts */
+    bool echo;              /* the answer's content begins with the last message's, where that is the assistant's */
     bool stream, include_usage, continuous_usage, return_token_ids;
     qn_unknown_fields unknown;         /* top-level fields never heard of */
     qn_unknown_fields unknown_message; /* the same of messages */

@@ -32,3 +32,19 @@ qn_status qn_openai_read_streaming(const json_t *document, qn_openai_streaming *
     }
     return status == QN_OK ? QN_OK : qn_fail_field(err, status, "stream_options", "stream_options: %s", inner.message);
 }
+
+qn_status qn_openai_read_prompt_end(const json_t *document, qn_prompt_end *out, qn_error *err)
+{
+    bool continues = false;
+    qn_status status = qn_field_boolean(document, "continue_final_message", &continues, err);
+    bool opens = !continues;
+    if (status == QN_OK) {
+        status = qn_field_boolean(document, "add_generation_prompt", &opens, err);
+    }
+    if (status == QN_OK && continues && opens) {
+        return qn_fail_field(err, QN_USAGE, "continue_final_message",
+                             "continue_final_message: add_generation_prompt begins a new message: send one of them");
+    }
+    *out = continues ? QN_PROMPT_CONTINUES : opens ? QN_PROMPT_OPENS_MESSAGE : QN_PROMPT_IS_CLOSED;
+    return status;
+}

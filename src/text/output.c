@@ -41,6 +41,7 @@ qn_status qn_output_stream_new(const qn_tokenizer *tokenizer, const qn_output_op
     stream->think_begin = options->split ? qn_tokenizer_find_added(tokenizer, "<think>") : -1;
     stream->think_end = options->split ? qn_tokenizer_find_added(tokenizer, "</think>") : -1;
     stream->channel = options->split && options->in_reasoning ? QN_OUTPUT_REASONING : QN_OUTPUT_CONTENT;
+    stream->channels[stream->channel].begun = options->mid_text;
     stream->stopped = -1;
     stream->min_tokens = options->min_tokens;
     qn_detokenizer_start(&stream->detokenizer, tokenizer, true);

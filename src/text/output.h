@@ -19,7 +19,8 @@
 typedef struct qn_output_options {
     bool split; /* true: chat; <think> and </think> switch channels and give no text (out of place too), and white
                    space around reasoning and content is trimmed. false: everything is content, as it is */
-    bool in_reasoning;       /* split: the prompt ended inside of a <think> block */
+    bool in_reasoning; /* split: the prompt ended inside of a <think> block */
+    bool mid_text;     /* split: the prompt ended within text, which goes on: white space that begins it is kept */
     const char *const *stop; /* stop strings (text/stop.h); they are looked for in each stretch of one channel */
     size_t stop_count;
     size_t min_tokens; /* the text of so many first tokens, markup not counted, is no place to look for them */

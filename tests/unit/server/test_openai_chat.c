@@ -155,6 +155,30 @@ static void test_what_asks_for_nothing_is_accepted(void **state)
     }
 }
 
+static void test_how_a_prompt_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        qn_prompt_end end;
+    } cases[] = {
+        {WITH("\"n\":1"), QN_PROMPT_OPENS_MESSAGE},
+        {WITH("\"add_generation_prompt\":false"), QN_PROMPT_IS_CLOSED},
+        {WITH("\"continue_final_message\":true"), QN_PROMPT_CONTINUES},
+        {WITH("\"continue_final_message\":true,\"add_generation_prompt\":false"), QN_PROMPT_CONTINUES},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        qn_chat_request request;
+        qn_error err;
+        assert_int_equal(parse(cases[i].body, &request, &err), QN_OK);
+        assert_int_equal(request.prompt_end, cases[i].end);
+        assert_true(request.include_reasoning && !request.echo);
+        qn_chat_request_free(&request);
+    }
+    assert_refused(WITH("\"continue_final_message\":true,\"add_generation_prompt\":true"), "continue_final_message",
+                   "send one of them");
+}
+
 static void test_what_is_not_there_yet_is_refused(void **state)
 {
     (void)state;
@@ -165,8 +189,6 @@ static void test_what_is_not_there_yet_is_refused(void **state)
         {WITH("\"tools\":[{\"type\":\"function\"}]"), "tools"},
         {WITH("\"response_format\":{\"type\":\"json_object\"}"), "response_format"},
         {WITH("\"store\":true"), "store"},
-        {WITH("\"continue_final_message\":true"), "continue_final_message"},
-        {WITH("\"add_generation_prompt\":false"), "add_generation_prompt"},
         {WITH("\"functions\":[]"), "functions"},
         {WITH("\"guided_json\":{}"), "guided_json"},
         {WITH("\"thinking\":{\"type\":\"disabled\"}"), "thinking"},
@@ -326,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_null_counts_as_absent),
         cmocka_unit_test(test_what_asks_for_nothing_is_accepted),
+        cmocka_unit_test(test_how_a_prompt_ends),
         cmocka_unit_test(test_what_is_not_there_yet_is_refused),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_too_many_stops),
