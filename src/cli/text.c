@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/text_match.h"
 #include "text/detokenizer.h"
 #include "text/jinja/template.h"
 #include "text/tokenizer.h"
@@ -27,13 +28,14 @@ typedef struct text_tool {
     bool jsonl, skip_special, stream;
     qn_tokenizer *tokenizer;
     qn_template *template;
+    qn_text_match match;
     qn_tokens tokens; /* scratch */
     qn_buffer out;
 } text_tool;
 
 typedef struct text_verb {
     const char *name;
-    bool needs_tokenizer, needs_template;
+    bool needs_tokenizer, needs_template, needs_grammar;
     /* Appends the JSON answer to one JSON input. */
     qn_status (*answer)(text_tool *tool, const json_t *input, qn_error *err);
     /* Without --jsonl: appends the plain answer to a plain input. */
@@ -185,10 +187,24 @@ static qn_status render_plain(text_tool *tool, const char *input, size_t bytes, 
     return status == QN_OK ? check_out(tool, err) : status;
 }
 
+static qn_status match_plain(text_tool *tool, const char *input, size_t bytes, qn_error *err)
+{
+    return qn_text_match_answer(&tool->match, input, bytes, &tool->out, err);
+}
+
+static qn_status match(text_tool *tool, const json_t *input, qn_error *err)
+{
+    if (!json_is_string(input)) {
+        return qn_fail(err, QN_USAGE, "line: %s: send a string", qn_json_type_name(input));
+    }
+    return match_plain(tool, json_string_value(input), json_string_length(input), err);
+}
+
 static const text_verb verbs[] = {
     {.name = "render", .needs_template = true, .answer = render, .answer_plain = render_plain},
     {.name = "encode", .needs_tokenizer = true, .answer = encode, .answer_plain = encode_plain},
     {.name = "decode", .needs_tokenizer = true, .answer = decode, .answer_plain = decode_plain},
+    {.name = "match", .needs_grammar = true, .answer = match, .answer_plain = match_plain},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 
@@ -331,12 +347,13 @@ static qn_status find_verb(const char *name, const text_verb **out, qn_error *er
             return QN_OK;
         }
     }
-    if (strcmp(name, "parse") == 0 || strcmp(name, "match") == 0) {
-        return qn_fail(err, QN_USAGE, "text %s: not in this version: there are render, encode and decode", name);
+    if (strcmp(name, "parse") == 0) {
+        return qn_fail(err, QN_USAGE, "text %s: not in this version: there are render, encode, decode and match", name);
     }
     const char *near = qn_nearest_name(name, names, VERB_COUNT);
-    return near != NULL ? qn_fail(err, QN_USAGE, "text %s: no such verb: did you mean '%s'?", name, near)
-                        : qn_fail(err, QN_USAGE, "text %s: no such verb: there are render, encode and decode", name);
+    return near != NULL
+               ? qn_fail(err, QN_USAGE, "text %s: no such verb: did you mean '%s'?", name, near)
+               : qn_fail(err, QN_USAGE, "text %s: no such verb: there are render, encode, decode and match", name);
 }
 
 static qn_status open_template(text_tool *tool, qn_error *err)
@@ -363,6 +380,10 @@ static qn_status open_tool(text_tool *tool, const text_verb *verb, qn_error *err
                              verb->needs_template ? "--template is missing: give a Jinja file"
                                                   : "--template: has no use here: leave it out");
     }
+    if (!verb->needs_grammar && qn_text_match_is_set(&tool->match)) {
+        return qn_fail(err, QN_USAGE, "text %s: --regex, --gbnf, --lark and --choice: only for match: leave them out",
+                       verb->name);
+    }
     if ((tool->stream || tool->skip_special) && verb->answer != decode) {
         return qn_fail(err, QN_USAGE, "text %s: --stream and --skip-special: only for decode: leave them out",
                        verb->name);
@@ -373,7 +394,7 @@ static qn_status open_tool(text_tool *tool, const text_verb *verb, qn_error *err
     if (verb->needs_tokenizer) {
         return qn_tokenizer_open(tool->tokenizer_path, &tool->tokenizer, err);
     }
-    return open_template(tool, err);
+    return verb->needs_grammar ? qn_text_match_open(&tool->match, err) : open_template(tool, err);
 }
 
 static int run_text(int argc, char **argv)
@@ -383,8 +404,9 @@ static int run_text(int argc, char **argv)
         {.name = "jsonl",
          .kind = QN_OPTION_FLAG,
          .value = &tool.jsonl,
-         .help = "read a JSON value a line on stdin, answer one a line: encode takes a string, decode an array of ids, "
-                 "render an object of template variables; {\"error\": ...} where a line fails"},
+         .help =
+             "read a JSON value a line on stdin, answer one a line: encode and match take a string, decode an array "
+             "of ids, render an object of template variables; {\"error\": ...} where a line fails"},
         {.name = "tokenizer",
          .kind = QN_OPTION_STRING,
          .value = &tool.tokenizer_path,
@@ -395,6 +417,26 @@ static int run_text(int argc, char **argv)
          .value = &tool.template_path,
          .value_name = "FILE",
          .help = "render: the chat template"},
+        {.name = "regex",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.match.regex,
+         .value_name = "REGEX",
+         .help = "match: a regular expression for the whole text"},
+        {.name = "gbnf",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.match.gbnf_path,
+         .value_name = "FILE",
+         .help = "match: a grammar in GBNF, llama.cpp's notation"},
+        {.name = "lark",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.match.lark_path,
+         .value_name = "FILE",
+         .help = "match: a grammar in Lark's notation"},
+        {.name = "choice",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.match.choice_path,
+         .value_name = "FILE",
+         .help = "match: a JSON array of texts, of which one has to come"},
         {.name = "skip-special",
          .kind = QN_OPTION_FLAG,
          .value = &tool.skip_special,
@@ -406,9 +448,10 @@ static int run_text(int argc, char **argv)
     };
     qn_option_table table = {
         .command = "text",
-        .arguments = "render|encode|decode [INPUT]",
-        .summary = "Looks into what happens to text: render a chat template, encode text to token ids (none are added "
-                   "around it), decode ids to text. The input is INPUT or stdin.",
+        .arguments = "render|encode|decode|match [INPUT]",
+        .summary =
+            "Looks into what happens to text: render a chat template, encode text to token ids (none are added "
+            "around it), decode ids to text, match text against a regex or a grammar. The input is INPUT or stdin.",
         .min_arguments = 1,
         .max_arguments = 2,
     };
@@ -432,11 +475,12 @@ static int run_text(int argc, char **argv)
     }
     qn_tokenizer_free(tool.tokenizer);
     qn_template_free(tool.template);
+    qn_text_match_close(&tool.match);
     qn_tokens_free(&tool.tokens);
     qn_buffer_free(&tool.out);
     return status != QN_OK ? qn_command_fail(&err) : QN_OK;
 }
 
 const qn_command qn_text_command = {.name = "text",
-                                    .summary = "look into chat templates and tokens: render, encode, decode",
+                                    .summary = "look into chat templates and tokens: render, encode, decode, match",
                                     .run = run_text};

@@ -161,7 +161,6 @@ def test_usage(run_quern, tiny):
         (["decode", "--tokenizer", tiny, "--stream"], "only with --jsonl"),
         (["encode", "x", "--tokenizer", tiny, "--jsonl"], "--jsonl reads stdin"),
         (["parse"], "not in this version"),
-        (["match"], "not in this version"),
         (["encdoe"], "did you mean 'encode'?"),
         (["zzzzzzzz"], "no such verb"),
         ([], "missing"),
