@@ -11,7 +11,7 @@ import pytest
 NOT_YET = {
     "json-object": "response_format", "json-schema": "response_format", "tools-auto": "tools", "tools-none": "tools",
     "tools-required": "tools", "tools-named": "tools", "tools-named-missing": "tools", "parallel-off": "tools",
-    "continue-final": "continue_final_message", "anthropic-tools": "tool_choice",
+    "anthropic-tools": "tool_choice",
 }
 # paths that this version does not have: 404
 NO_SUCH_PATH = ("/tokenize", "/detokenize", "/v1/responses")

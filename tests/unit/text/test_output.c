@@ -201,6 +201,19 @@ static void counts_reasoning_tokens(void **state)
     qn_tokens_free(&all);
 }
 
+static void text_that_goes_on_keeps_its_first_white_space(void **state)
+{
+    (void)state;
+    qn_tokens tokens = encode(" and so on ");
+    for (int i = 0; i < 2; i++) {
+        const qn_output_options options = {.split = true, .mid_text = i == 1};
+        texts got = run(&options, &tokens, 0);
+        assert_string_equal(qn_buffer_string(&got.content), i == 1 ? " and so on" : "and so on");
+        release(&got);
+    }
+    qn_tokens_free(&tokens);
+}
+
 /* A character that never becomes whole, ids that the tokenizer doesn't have. */
 static void odd_tokens_do_no_harm(void **state)
 {
@@ -265,10 +278,11 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splits_and_trims),         cmocka_unit_test(quoted_markup_is_text),
-        cmocka_unit_test(raw_text_is_left_alone),   cmocka_unit_test(stop_strings_cut_either_channel),
-        cmocka_unit_test(counts_reasoning_tokens),  cmocka_unit_test(odd_tokens_do_no_harm),
-        cmocka_unit_test(refuses_bad_stop_strings), cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(splits_and_trims),          cmocka_unit_test(quoted_markup_is_text),
+        cmocka_unit_test(raw_text_is_left_alone),    cmocka_unit_test(stop_strings_cut_either_channel),
+        cmocka_unit_test(counts_reasoning_tokens),   cmocka_unit_test(text_that_goes_on_keeps_its_first_white_space),
+        cmocka_unit_test(odd_tokens_do_no_harm),     cmocka_unit_test(refuses_bad_stop_strings),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
 }
