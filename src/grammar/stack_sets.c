@@ -1,0 +1,206 @@
+/* Equal sets get equal numbers by their stacks in order; a set's table of bytes is made when it is first left. */
+#include "grammar/stack_sets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/size.h"
+#include "grammar/token_mask_internal.h"
+
+enum { FIRST_SLOTS = 1024, MOST_SETS = 1 << 16, MOST_STACKS = 1 << 22, MOST_FRAMES = 1 << 20 };
+static const uint64_t MOST_WORK = 1 << 22; /* stacks looked at in one go: some tenths of a second */
+
+static bool grow(qn_set_table *table, void *block, size_t *capacity, size_t wanted, size_t size)
+{
+    if (wanted <= *capacity)
+        return true;
+    size_t more = qn_max_size(qn_max_size(2 * *capacity, 64), wanted);
+    void *old, *grown;
+    memcpy(&old, block, sizeof old);
+    grown = qn_realloc(old, more, size);
+    if (!grown) {
+        table->failed = true;
+        return false;
+    }
+    memcpy(block, &grown, sizeof grown);
+    *capacity = more;
+    return true;
+}
+
+bool qn_set_table_init(qn_set_table *table, const qn_grammar *grammar)
+{
+    *table = (qn_set_table){0};
+    table->slots = qn_alloc(FIRST_SLOTS, sizeof *table->slots);
+    if (!table->slots || !grow(table, &table->sets, &table->set_capacity, 64, sizeof *table->sets) ||
+        !qn_frame_store_init(&table->store, grammar))
+        return false;
+    table->slot_count = FIRST_SLOTS;
+    qn_set_table_clear(table);
+    return true;
+}
+
+static void drop_sets(qn_set_table *table)
+{
+    for (size_t i = 0; i < table->set_count; i++) {
+        qn_free(table->sets[i].next);
+        qn_free(table->sets[i].mask);
+        qn_top_entry_free(table->sets[i].top);
+    }
+    table->set_count = table->stack_count = table->bytes = 0;
+}
+
+void qn_set_table_clear(qn_set_table *table)
+{
+    drop_sets(table);
+    memset(table->slots, 0xFF, table->slot_count * sizeof *table->slots);
+    qn_frame_store_clear(&table->store);
+    table->sets[QN_SET_EMPTY] = (qn_set_entry){.chain = UINT32_MAX};
+    table->set_count = 1;
+}
+
+void qn_set_table_free(qn_set_table *table)
+{
+    drop_sets(table);
+    qn_frame_store_free(&table->store);
+    qn_free(table->sets);
+    qn_free(table->stacks);
+    qn_free(table->slots);
+    qn_free(table->made.stacks);
+    *table = (qn_set_table){0};
+}
+
+bool qn_set_table_full(const qn_set_table *table)
+{
+    return table->bytes > QN_SET_TABLE_BYTES || table->set_count > MOST_SETS || table->stack_count > MOST_STACKS ||
+           table->store.frame_count > MOST_FRAMES;
+}
+
+void qn_set_table_begin(qn_set_table *table)
+{
+    table->failed = table->exhausted = false;
+    table->work_end = table->store.work + MOST_WORK;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const qn_stack *x = a, *y = b;
+    if (x->state != y->state)
+        return x->state < y->state ? -1 : 1;
+    return (x->frame > y->frame) - (x->frame < y->frame);
+}
+
+static uint64_t hash_stacks(const qn_stack *stacks, size_t count)
+{
+    uint64_t hash = count;
+    for (size_t i = 0; i < count; i++) {
+        hash = (hash ^ ((uint64_t)stacks[i].state << 32 | stacks[i].frame)) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 31;
+    }
+    return hash;
+}
+
+static bool grow_slots(qn_set_table *table)
+{
+    if (table->set_count < table->slot_count)
+        return true;
+    uint32_t *slots = qn_alloc(2 * table->slot_count, sizeof *slots);
+    if (!slots) {
+        table->failed = true;
+        return false;
+    }
+    qn_free(table->slots);
+    table->slots = slots;
+    table->slot_count *= 2;
+    memset(slots, 0xFF, table->slot_count * sizeof *slots);
+    for (size_t i = 1; i < table->set_count; i++) {
+        qn_set_entry *set = &table->sets[i];
+        uint32_t *slot = &slots[hash_stacks(table->stacks + set->first, set->count) & (table->slot_count - 1)];
+        set->chain = *slot;
+        *slot = (uint32_t)i;
+    }
+    return true;
+}
+
+static void describe(const qn_set_table *table, const qn_stack_set *set, qn_set_entry *entry)
+{
+    const qn_grammar *g = table->store.grammar;
+    for (size_t i = 0; i < set->count; i++) {
+        qn_state_kind kind = g->states[set->stacks[i].state].kind;
+        uint32_t frame = set->stacks[i].frame;
+        bool goes_on = kind == QN_STATE_SET || kind == QN_STATE_TOKEN || frame == QN_FRAME_BOTTOM;
+        entry->alive |= goes_on;
+        entry->waits |= !goes_on;
+        entry->depth = (uint32_t)qn_max_size(entry->depth, table->store.frames[frame].depth);
+    }
+}
+
+uint32_t qn_set_table_find(qn_set_table *table, qn_stack_set *set)
+{
+    if (set->count == 0 || table->failed)
+        return QN_SET_EMPTY;
+    qsort(set->stacks, set->count, sizeof *set->stacks, by_number);
+    size_t kept = 1;
+    for (size_t i = 1; i < set->count; i++)
+        if (by_number(&set->stacks[i], &set->stacks[kept - 1]) != 0)
+            set->stacks[kept++] = set->stacks[i];
+    set->count = kept;
+    uint64_t hash = hash_stacks(set->stacks, kept);
+    for (uint32_t i = table->slots[hash & (table->slot_count - 1)]; i != UINT32_MAX; i = table->sets[i].chain)
+        if (table->sets[i].count == kept &&
+            memcmp(table->stacks + table->sets[i].first, set->stacks, kept * sizeof *set->stacks) == 0)
+            return i;
+    if (!grow_slots(table) ||
+        !grow(table, &table->sets, &table->set_capacity, table->set_count + 1, sizeof *table->sets) ||
+        !grow(table, &table->stacks, &table->stack_capacity, table->stack_count + kept, sizeof *table->stacks))
+        return QN_SET_EMPTY;
+    memcpy(table->stacks + table->stack_count, set->stacks, kept * sizeof *set->stacks);
+    uint32_t *slot = &table->slots[hash & (table->slot_count - 1)];
+    qn_set_entry entry = {.first = table->stack_count, .count = (uint32_t)kept, .chain = *slot};
+    describe(table, set, &entry);
+    table->sets[table->set_count] = entry;
+    table->stack_count += kept;
+    *slot = (uint32_t)table->set_count;
+    return (uint32_t)table->set_count++;
+}
+
+/* The set that a step made, or none when it was cut off. */
+static uint32_t take_made(qn_set_table *table, bool whole)
+{
+    if (table->store.short_of_memory || table->store.work > table->work_end)
+        table->failed = true;
+    if (table->store.exhausted)
+        table->exhausted = true;
+    return whole ? qn_set_table_find(table, &table->made) : QN_SET_EMPTY;
+}
+
+uint32_t qn_set_table_start(qn_set_table *table, uint32_t state, uint32_t frame)
+{
+    return take_made(table, qn_stacks_start(&table->store, state, frame, &table->made));
+}
+
+uint32_t qn_set_table_step(qn_set_table *table, uint32_t set, uint8_t byte)
+{
+    if (table->failed)
+        return QN_SET_EMPTY;
+    const qn_set_entry *entry = &table->sets[set];
+    qn_stack_set from = {table->stacks + entry->first, entry->count, entry->count};
+    bool was_exhausted = table->exhausted;
+    table->exhausted = false;
+    uint32_t to = take_made(table, qn_stacks_step(&table->store, &from, byte, &table->made));
+    bool keep = !table->exhausted && !table->failed;
+    table->exhausted |= was_exhausted;
+    if (!keep)
+        return to;
+    uint32_t **next = &table->sets[set].next;
+    if (!*next) {
+        *next = qn_alloc_zero(256, sizeof **next);
+        if (!*next) {
+            table->failed = true;
+            return to;
+        }
+        table->bytes += 256 * sizeof **next;
+    }
+    (*next)[byte] = to + 1;
+    return to;
+}

@@ -1,0 +1,63 @@
+/* Sets of stacks with numbers, and where each byte leads from them, found when first asked for: a deterministic
+ * automaton that is made as far as it is walked. Masks and what else belongs to a set are kept with it.
+ *
+ * One thread at a time. Bounded: qn_set_table_full tells when to clear it, and a step that takes too much work fails.
+ */
+#ifndef QN_GRAMMAR_STACK_SETS_H
+#define QN_GRAMMAR_STACK_SETS_H
+
+#include "grammar/stacks.h"
+
+enum { QN_SET_EMPTY = 0, QN_SET_TABLE_BYTES = 64 << 20 };
+
+/* What the tokens do from one stack whose ground is not known. */
+typedef struct qn_top_entry qn_top_entry;
+
+typedef struct qn_set_entry {
+    size_t first; /* of its stacks */
+    uint32_t count;
+    uint32_t chain;
+    uint32_t depth; /* of its deepest frame */
+    bool alive;     /* a stack goes on or is through, whatever lies below */
+    bool waits;     /* a stack waits for what lies below */
+    uint32_t *next; /* by byte: number + 1, 0: not known yet; NULL: none known */
+    uint64_t *mask; /* tokens that may follow; NULL: not known */
+    qn_top_entry *top;
+} qn_set_entry;
+
+typedef struct qn_set_table {
+    qn_frame_store store;
+    qn_set_entry *sets;
+    size_t set_count, set_capacity;
+    qn_stack *stacks;
+    size_t stack_count, stack_capacity;
+    uint32_t *slots;
+    size_t slot_count;
+    qn_stack_set made; /* room for a step */
+    size_t bytes;      /* of next, masks and tops */
+    uint64_t work_end; /* how far store.work may go */
+    bool exhausted;    /* a set was cut off since this was last reset: it counts as empty */
+    bool failed;       /* no memory, or too much work */
+} qn_set_table;
+
+bool qn_set_table_init(qn_set_table *table, const qn_grammar *grammar);
+void qn_set_table_free(qn_set_table *table);
+void qn_set_table_clear(qn_set_table *table);
+bool qn_set_table_full(const qn_set_table *table);
+
+/* Begins a piece of work: no failure yet, all the work allowed again. */
+void qn_set_table_begin(qn_set_table *table);
+
+/* The number of the set, whose stacks are put in order. QN_SET_EMPTY too when it failed. */
+uint32_t qn_set_table_find(qn_set_table *table, qn_stack_set *set);
+/* What is reached from one state without a letter. */
+uint32_t qn_set_table_start(qn_set_table *table, uint32_t state, uint32_t frame);
+uint32_t qn_set_table_step(qn_set_table *table, uint32_t set, uint8_t byte); /* the slow way */
+
+static inline uint32_t qn_set_table_next(qn_set_table *table, uint32_t set, uint8_t byte)
+{
+    const uint32_t *next = table->sets[set].next;
+    return next && next[byte] ? next[byte] - 1 : qn_set_table_step(table, set, byte);
+}
+
+#endif

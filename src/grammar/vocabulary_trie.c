@@ -1,0 +1,152 @@
+/* Sorted by their bytes, tokens come in the order of the walk: each shares a path with the one before and adds its own
+ * nodes behind it. */
+#include "grammar/vocabulary_trie.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/size.h"
+
+typedef struct spelling {
+    size_t start, count;
+    int32_t token;
+    const char *bytes; /* once all are there */
+} spelling;
+
+typedef struct spellings {
+    spelling *list;
+    size_t count;
+    char *bytes;
+    size_t byte_count, byte_capacity;
+} spellings;
+
+static int by_bytes(const void *a, const void *b)
+{
+    const spelling *x = a, *y = b;
+    int order = memcmp(x->bytes, y->bytes, qn_min_size(x->count, y->count));
+    if (order == 0)
+        order = (x->count > y->count) - (x->count < y->count);
+    return order ? order : (x->token > y->token) - (x->token < y->token);
+}
+
+static bool add_spelling(spellings *s, const char *bytes, size_t count, int32_t token)
+{
+    if (s->byte_count + count > s->byte_capacity) {
+        size_t capacity = qn_max_size(2 * s->byte_capacity, qn_max_size(1 << 16, s->byte_count + count));
+        char *grown = qn_realloc(s->bytes, capacity, 1);
+        if (!grown)
+            return false;
+        s->bytes = grown;
+        s->byte_capacity = capacity;
+    }
+    memcpy(s->bytes + s->byte_count, bytes, count);
+    s->list[s->count++] = (spelling){.start = s->byte_count, .count = count, .token = token};
+    s->byte_count += count;
+    return true;
+}
+
+static qn_status collect(size_t token_count, const char *(*bytes)(void *context, int32_t token, size_t *length),
+                         void *context, spellings *s, qn_error *err)
+{
+    if (token_count > INT32_MAX)
+        return qn_fail(err, QN_USAGE, "vocabulary: %zu tokens: at most 2^31 - 1 can be told apart", token_count);
+    s->list = qn_alloc(token_count, sizeof *s->list);
+    if (!s->list)
+        return qn_fail_memory(err, "vocabulary", token_count * sizeof *s->list);
+    for (size_t t = 0; t < token_count; t++) {
+        size_t count = 0;
+        const char *text = bytes(context, (int32_t)t, &count);
+        if (!text || count == 0)
+            continue;
+        if (count > QN_TRIE_MAX_TOKEN_BYTES)
+            return qn_fail(err, QN_BAD_INPUT, "vocabulary: token %zu has %zu bytes: at most %d are supported", t, count,
+                           QN_TRIE_MAX_TOKEN_BYTES);
+        if (!add_spelling(s, text, count, (int32_t)t))
+            return qn_fail_memory(err, "vocabulary", s->byte_count + count);
+    }
+    for (size_t i = 0; i < s->count; i++)
+        s->list[i].bytes = s->bytes + s->list[i].start;
+    qsort(s->list, s->count, sizeof *s->list, by_bytes);
+    return QN_OK;
+}
+
+static size_t shared_bytes(const spelling *a, const spelling *b)
+{
+    size_t most = qn_min_size(a->count, b->count), shared = 0;
+    while (shared < most && a->bytes[shared] == b->bytes[shared])
+        shared++;
+    return shared;
+}
+
+static size_t count_nodes(const spellings *s)
+{
+    size_t nodes = 1;
+    for (size_t i = 0; i < s->count; i++)
+        nodes += s->list[i].count - (i > 0 ? shared_bytes(&s->list[i - 1], &s->list[i]) : 0);
+    return nodes;
+}
+
+static void lay_out(qn_vocabulary_trie *trie, const spellings *s, uint32_t *open)
+{
+    size_t depth = 0, nodes = 1;
+    open[0] = 0;
+    trie->nodes[0] = (qn_trie_node){0};
+    for (size_t i = 0; i < s->count; i++) {
+        const spelling *token = &s->list[i];
+        size_t shared = i > 0 ? shared_bytes(token - 1, token) : 0;
+        while (depth > shared)
+            trie->nodes[open[depth--]].skip = (uint32_t)nodes;
+        while (depth < token->count) {
+            uint8_t byte = (uint8_t)token->bytes[depth++];
+            open[depth] = (uint32_t)nodes;
+            trie->nodes[nodes++] = (qn_trie_node){0, (uint32_t)i, (uint16_t)depth, byte};
+        }
+        trie->max_depth = qn_max_size(trie->max_depth, depth);
+        trie->tokens[i] = token->token;
+    }
+    for (size_t d = 0; d <= depth; d++)
+        trie->nodes[open[d]].skip = (uint32_t)nodes;
+    trie->nodes[nodes] = (qn_trie_node){.first_token = (uint32_t)s->count};
+    trie->node_count = nodes;
+}
+
+qn_status qn_vocabulary_trie_new(size_t token_count, const char *(*bytes)(void *context, int32_t token, size_t *length),
+                                 void *context, qn_vocabulary_trie **out, qn_error *err)
+{
+    spellings s = {0};
+    uint32_t *open = qn_alloc(QN_TRIE_MAX_TOKEN_BYTES + 1, sizeof *open);
+    qn_vocabulary_trie *trie = qn_alloc_zero(1, sizeof *trie);
+    qn_status status = open && trie ? QN_OK : qn_fail_memory(err, "vocabulary", sizeof *trie);
+    if (!status)
+        status = collect(token_count, bytes, context, &s, err);
+    size_t nodes = status ? 0 : count_nodes(&s);
+    if (!status && nodes > QN_TRIE_MAX_NODES)
+        status = qn_fail(err, QN_BAD_INPUT, "vocabulary: its tokens are too long together: at most 2^28 bytes");
+    if (!status) {
+        trie->token_count = token_count;
+        trie->nodes = qn_alloc(nodes + 1, sizeof *trie->nodes);
+        trie->tokens = qn_alloc(s.count, sizeof *trie->tokens);
+        if (trie->nodes && trie->tokens)
+            lay_out(trie, &s, open);
+        else
+            status = qn_fail_memory(err, "vocabulary", nodes * sizeof *trie->nodes);
+    }
+    qn_free(open);
+    qn_free(s.list);
+    qn_free(s.bytes);
+    if (status)
+        qn_vocabulary_trie_free(trie);
+    else
+        *out = trie;
+    return status;
+}
+
+void qn_vocabulary_trie_free(qn_vocabulary_trie *trie)
+{
+    if (!trie)
+        return;
+    qn_free(trie->nodes);
+    qn_free(trie->tokens);
+    qn_free(trie);
+}
