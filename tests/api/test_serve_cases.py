@@ -14,7 +14,7 @@ NOT_YET = {
     "anthropic-tools": "tool_choice",
 }
 # paths that this version does not have: 404
-NO_SUCH_PATH = ("/tokenize", "/detokenize", "/v1/responses")
+NO_SUCH_PATH = ("/v1/responses",)
 # need --api-key, which is refused at start
 AUTHENTICATION = {"auth-missing", "auth-wrong", "auth-anthropic-header"}
 # a body that is made here
