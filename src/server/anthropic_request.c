@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "server/anthropic_messages.h"
 #include "server/request_body.h"
+#include "server/steering.h"
 
 enum { LEAST_BUDGET = 1024 };
 
@@ -51,24 +52,9 @@ static const qn_field fields[] = {
     {.name = "timeout"},
 };
 
-/* Those of them that generation_fields.h reads by the same name. */
-static const char *const steering_names[] = {
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "min_tokens",
-    "ignore_eos",
-    "stop_token_ids",
-    "presence_penalty",
-    "timeout",
-    "logit_bias",
-    "frequency_penalty",
-    "repetition_penalty",
-    "priority",
-    "cache_salt",
+static const qn_steering_name steering[] = {
+    {"max_tokens", "max_tokens"}, {"temperature", "temperature"}, {"top_p", "top_p"},
+    {"top_k", "top_k"},           {"stop_sequences", "stop"},
 };
 
 static qn_status no_memory(qn_error *err)
@@ -88,33 +74,6 @@ static qn_status check_stop_sequences(const json_t *document, qn_error *err)
                          qn_json_type_name(stop));
 }
 
-/* The reader of generation fields calls them `stop`. */
-static qn_status rename_stop(qn_status status, qn_error *err)
-{
-    if (status == QN_OK || strcmp(err->field, "stop") != 0) {
-        return status;
-    }
-    const qn_error inner = *err;
-    const char *reason = strncmp(inner.message, "stop: ", 6) == 0 ? inner.message + 6 : inner.message;
-    return qn_fail_field(err, status, "stop_sequences", "stop_sequences: %s", reason);
-}
-
-static qn_status collect_steering(qn_anthropic_request *r, qn_error *err)
-{
-    r->steering = json_object();
-    if (r->steering == NULL) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < sizeof steering_names / sizeof steering_names[0]; i++) {
-        json_t *value = json_object_get(r->document, steering_names[i]);
-        if (value != NULL && json_object_set(r->steering, steering_names[i], value) != 0) {
-            return no_memory(err);
-        }
-    }
-    json_t *stop = json_object_get(r->document, "stop_sequences");
-    return stop == NULL || json_object_set(r->steering, "stop", stop) == 0 ? QN_OK : no_memory(err);
-}
-
 static qn_status read_generation(qn_anthropic_request *r, bool counting, const qn_chat_defaults *defaults,
                                  qn_error *err)
 {
@@ -124,10 +83,8 @@ static qn_status read_generation(qn_anthropic_request *r, bool counting, const q
         status = check_stop_sequences(r->document, err);
     }
     if (status == QN_OK) {
-        status = collect_steering(r, err);
-    }
-    if (status == QN_OK) {
-        status = rename_stop(qn_generation_fields_read(r->steering, &defaults->limits, &r->generation, err), err);
+        status = qn_steering_read(r->document, steering, sizeof steering / sizeof steering[0], &defaults->limits,
+                                  &r->steering, &r->generation, err);
     }
     if (status == QN_OK && !counting && r->generation.max_tokens == 0) {
         status = qn_fail_field(err, QN_USAGE, "max_tokens",

@@ -1,5 +1,4 @@
-/* GET /health: 200 while requests are taken, 503 while draining, so that balancers look elsewhere. GET and POST
- * /ping: the same, for SageMaker. GET /version. */
+/* GET /health: 200 while requests are taken, 503 while draining, so that balancers look elsewhere. GET /version. */
 #include "server/server_internal.h"
 
 void qn_handle_health(void *context, const qn_http_request *request, qn_http_reply *reply)
@@ -14,11 +13,6 @@ void qn_handle_health(void *context, const qn_http_request *request, qn_http_rep
     reply->status = 200;
     reply->content_type = "application/json";
     qn_buffer_text(&reply->body, "{\"status\":\"ok\"}");
-}
-
-void qn_handle_ping(void *context, const qn_http_request *request, qn_http_reply *reply)
-{
-    qn_handle_health(context, request, reply);
 }
 
 void qn_handle_version(void *context, const qn_http_request *request, qn_http_reply *reply)

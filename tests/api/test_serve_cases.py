@@ -11,10 +11,10 @@ import pytest
 NOT_YET = {
     "json-object": "response_format", "json-schema": "response_format", "tools-auto": "tools", "tools-none": "tools",
     "tools-required": "tools", "tools-named": "tools", "tools-named-missing": "tools", "parallel-off": "tools",
-    "anthropic-tools": "tool_choice",
+    "anthropic-tools": "tool_choice", "responses-tools": "tool_choice",
 }
 # paths that this version does not have: 404
-NO_SUCH_PATH = ("/v1/responses",)
+NO_SUCH_PATH = ("/tokenize", "/detokenize")
 # need --api-key, which is refused at start
 AUTHENTICATION = {"auth-missing", "auth-wrong", "auth-anthropic-header"}
 # a body that is made here

@@ -1,0 +1,351 @@
+#include "server/responses_request.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "server/request_body.h"
+#include "server/responses_input.h"
+#include "server/steering.h"
+
+static const qn_field fields[] = {
+    {.name = "model"},
+    {.name = "input"},
+    {.name = "instructions"},
+    {.name = "max_output_tokens"},
+    {.name = "temperature"},
+    {.name = "top_p"},
+    {.name = "stream"},
+    {.name = "stream_options"},
+    {.name = "tools"},
+    {.name = "tool_choice"},
+    {.name = "text"},
+    {.name = "reasoning"},
+    {.name = "include"},
+    {.name = "previous_response_id"},
+    {.name = "parallel_tool_calls"},
+    {.name = "metadata"},
+    /* About the caller, its caches, or tools that there are not: never about the answer. */
+    {.name = "store", .rule = QN_FIELD_FREE},
+    {.name = "user", .rule = QN_FIELD_FREE},
+    {.name = "safety_identifier", .rule = QN_FIELD_FREE},
+    {.name = "prompt_cache_key", .rule = QN_FIELD_FREE},
+    {.name = "prompt_cache_retention", .rule = QN_FIELD_FREE},
+    {.name = "prompt_cache_options", .rule = QN_FIELD_FREE},
+    {.name = "max_tool_calls", .rule = QN_FIELD_FREE},
+    /* OpenAI's. */
+    {.name = "background", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "truncation", .rule = QN_FIELD_NEUTRAL, .neutral = "\"disabled\""},
+    {.name = "service_tier", .rule = QN_FIELD_NEUTRAL, .neutral = "\"auto\""},
+    {.name = "top_logprobs", .rule = QN_FIELD_NEUTRAL, .neutral = "0"},
+    {.name = "conversation", .rule = QN_FIELD_NEUTRAL},
+    {.name = "prompt", .rule = QN_FIELD_NEUTRAL},
+    {.name = "context_management", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
+    {.name = "moderation", .rule = QN_FIELD_NEUTRAL},
+    /* quern's own, as the other endpoints have them. */
+    {.name = "chat_template_kwargs"},
+    {.name = "request_id"},
+    {.name = "stop"},
+    {.name = "top_k"},
+    {.name = "min_p"},
+    {.name = "seed"},
+    {.name = "min_tokens"},
+    {.name = "ignore_eos"},
+    {.name = "stop_token_ids"},
+    {.name = "presence_penalty"},
+    {.name = "frequency_penalty"},
+    {.name = "repetition_penalty"},
+    {.name = "logit_bias"},
+    {.name = "priority"},
+    {.name = "cache_salt"},
+    {.name = "timeout"},
+};
+
+static const qn_steering_name steering[] = {
+    {"max_output_tokens", "max_tokens"},
+    {"temperature", "temperature"},
+    {"top_p", "top_p"},
+    {"top_k", "top_k"},
+    {"stop", "stop"},
+};
+
+static qn_status no_memory(qn_error *err)
+{
+    return qn_fail_memory(err, "request", sizeof(json_t));
+}
+
+static qn_status want_object(const json_t *value, const char *name, qn_error *err)
+{
+    return value == NULL || json_is_object(value)
+               ? QN_OK
+               : qn_fail_field(err, QN_USAGE, name, "%s: %s given: send an object", name, qn_json_type_name(value));
+}
+
+/* ---- fields that take little ---- */
+
+static qn_status read_strings(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    qn_status status = qn_field_string(r->document, "model", &r->model, err);
+    if (status == QN_OK) {
+        status = qn_field_string(r->document, "request_id", &r->request_id, err);
+    }
+    return status == QN_OK ? qn_field_string(r->document, "previous_response_id", &r->previous, err) : status;
+}
+
+static qn_status read_generation(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    qn_status status = qn_steering_read(r->document, steering, sizeof steering / sizeof steering[0], &defaults->limits,
+                                        &r->steering, &r->generation, err);
+    if (r->generation.max_tokens > 0) {
+        r->generation.max_tokens_field = "max_output_tokens";
+    }
+    return status;
+}
+
+/* Obfuscation pads events against those who watch the wire; there is none. */
+static qn_status read_streaming(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    static const qn_field option_fields[] = {{.name = "include_obfuscation", .rule = QN_FIELD_FREE}};
+    const json_t *options = qn_field_get(r->document, "stream_options");
+    qn_status status = qn_field_boolean(r->document, "stream", &r->stream, err);
+    if (status == QN_OK) {
+        status = want_object(options, "stream_options", err);
+    }
+    return status == QN_OK ? qn_fields_check(options, option_fields, 1, &r->unknown, err) : status;
+}
+
+/* Of what can be included, only logprobs would be there. */
+static qn_status check_include(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    const json_t *include = qn_field_get(r->document, "include");
+    if (include != NULL && !json_is_array(include)) {
+        return qn_fail_field(err, QN_USAGE, "include", "include: %s given: send a list of strings",
+                             qn_json_type_name(include));
+    }
+    for (size_t i = 0; i < json_array_size(include); i++) {
+        const char *name = json_string_value(json_array_get(include, i));
+        if (name == NULL || strcmp(name, "message.output_text.logprobs") == 0) {
+            return qn_fail_field(err, QN_USAGE, "include", "include[%zu]: %s: leave it out", i,
+                                 name == NULL ? "not a string" : "logprobs are not supported in this version");
+        }
+    }
+    return QN_OK;
+}
+
+static qn_status check_text(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    static const qn_field text_fields[] = {{.name = "format"},
+                                           {.name = "verbosity", .rule = QN_FIELD_NEUTRAL, .neutral = "\"medium\""}};
+    const json_t *text = qn_field_get(r->document, "text");
+    qn_error inner;
+    if (want_object(text, "text", err) != QN_OK) {
+        return err->status;
+    }
+    if (qn_fields_check(text, text_fields, 2, &r->unknown, &inner) != QN_OK) {
+        return qn_fail_field(err, QN_USAGE, "text", "text.%s", inner.message);
+    }
+    const json_t *format = qn_field_get(text, "format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (format != NULL && (type == NULL || strcmp(type, "text") != 0)) {
+        return qn_fail_field(err, QN_USAGE, "text",
+                             "text.format: only {\"type\": \"text\"} is supported in this version: leave it out");
+    }
+    return QN_OK;
+}
+
+static qn_status check_metadata(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    return want_object(qn_field_get(r->document, "metadata"), "metadata", err);
+}
+
+/* ---- template variables ---- */
+
+static qn_status read_kwargs(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    const json_t *own = qn_field_get(r->document, "chat_template_kwargs");
+    qn_status status = want_object(own, "chat_template_kwargs", err);
+    if (status == QN_OK) {
+        status = qn_chat_kwargs_check(own, "chat_template_kwargs", err);
+    }
+    if (status != QN_OK) {
+        return status;
+    }
+    r->kwargs = json_object();
+    if (r->kwargs == NULL ||
+        (defaults->kwargs != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)defaults->kwargs) != 0) ||
+        (own != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)own) != 0)) {
+        return no_memory(err);
+    }
+    return QN_OK;
+}
+
+/* GLM-5's templates know low, high and max; no effort at all is a template's that can do without thoughts. */
+static qn_status read_effort(qn_responses_request *r, const char *effort, qn_error *err)
+{
+    static const char *const known[][2] = {{"minimal", "low"}, {"low", "low"},   {"medium", "high"},
+                                           {"high", "high"},   {"xhigh", "max"}, {"max", "max"}};
+    if (strcmp(effort, "none") == 0) {
+        return json_object_set_new(r->kwargs, "enable_thinking", json_false()) == 0 ? QN_OK : no_memory(err);
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(known[i][0], effort) == 0) {
+            return json_object_set_new(r->kwargs, "reasoning_effort", json_string(known[i][1])) == 0 ? QN_OK
+                                                                                                     : no_memory(err);
+        }
+    }
+    return qn_fail_field(err, QN_USAGE, "reasoning",
+                         "reasoning.effort: %.40s: send none, minimal, low, medium, high, xhigh or max", effort);
+}
+
+/* Thoughts are shown as they are, so that no summary of them is ever missed. */
+static qn_status read_reasoning(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    static const qn_field reasoning_fields[] = {{.name = "effort"},
+                                                {.name = "summary", .rule = QN_FIELD_FREE},
+                                                {.name = "generate_summary", .rule = QN_FIELD_FREE}};
+    const json_t *reasoning = qn_field_get(r->document, "reasoning");
+    if (want_object(reasoning, "reasoning", err) != QN_OK) {
+        return err->status;
+    }
+    const char *effort = NULL;
+    qn_error inner;
+    if (qn_fields_check(reasoning, reasoning_fields, 3, &r->unknown, &inner) != QN_OK ||
+        qn_field_string(reasoning, "effort", &effort, &inner) != QN_OK) {
+        return qn_fail_field(err, QN_USAGE, "reasoning", "reasoning.%s", inner.message);
+    }
+    return effort != NULL ? read_effort(r, effort, err) : QN_OK;
+}
+
+/* ---- tools ---- */
+
+static qn_status add_tool(size_t index, const json_t *tool, json_t *list, qn_unknown_fields *unknown, qn_error *err)
+{
+    static const qn_field tool_fields[] = {
+        {.name = "type"},        {.name = "name"},
+        {.name = "description"}, {.name = "parameters"},
+        {.name = "strict"},      {.name = "defer_loading", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    };
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    if (type == NULL || strcmp(type, "function") != 0) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].type: %.40s: only function is supported", index,
+                             type != NULL ? type : "missing or not a string");
+    }
+    qn_error inner;
+    if (qn_fields_check(tool, tool_fields, sizeof tool_fields / sizeof tool_fields[0], unknown, &inner) != QN_OK) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].%s", index, inner.message);
+    }
+    const json_t *name = json_object_get(tool, "name");
+    const json_t *description = qn_field_get(tool, "description");
+    const json_t *parameters = qn_field_get(tool, "parameters");
+    const json_t *strict = qn_field_get(tool, "strict");
+    if (json_string_length(name) == 0 || (description != NULL && !json_is_string(description)) ||
+        (parameters != NULL && !json_is_object(parameters)) || (strict != NULL && !json_is_boolean(strict))) {
+        return qn_fail_field(err, QN_USAGE, "tools",
+                             "tools[%zu]: send a name, a description, parameters as an object, strict true or false",
+                             index);
+    }
+    json_t *function = json_pack("{s:s, s:{s:O, s:O*, s:O*}}", "type", "function", "function", "name", name,
+                                 "description", description, "parameters", parameters);
+    return function != NULL && json_array_append_new(list, function) == 0 ? QN_OK : no_memory(err);
+}
+
+/* What needs the calls of an answer to be told, or held to a grammar, which this version does not do. */
+static qn_status check_choice(qn_responses_request *r, qn_error *err)
+{
+    const json_t *choice = qn_field_get(r->document, "tool_choice");
+    const char *word = json_string_value(choice);
+    bool parallel = true;
+    qn_status status = qn_field_boolean(r->document, "parallel_tool_calls", &parallel, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    r->without_tools = word != NULL && strcmp(word, "none") == 0;
+    if (choice != NULL && !r->without_tools && (word == NULL || strcmp(word, "auto") != 0)) {
+        return qn_fail_field(err, QN_USAGE, "tool_choice",
+                             "tool_choice: only auto and none are supported in this version: send one of them");
+    }
+    if (r->tools != NULL && !r->without_tools) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools: not supported in this version: leave it out");
+    }
+    return QN_OK;
+}
+
+static qn_status read_tools(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    const json_t *tools = qn_field_get(r->document, "tools");
+    if (tools != NULL && !json_is_array(tools)) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools: %s given: send a list", qn_json_type_name(tools));
+    }
+    if (json_array_size(tools) > 0) {
+        r->tools = json_array();
+        if (r->tools == NULL) {
+            return no_memory(err);
+        }
+    }
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < json_array_size(tools) && status == QN_OK; i++) {
+        status = add_tool(i, json_array_get(tools, i), r->tools, &r->unknown, err);
+    }
+    return status == QN_OK ? check_choice(r, err) : status;
+}
+
+static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    const json_t *instructions = qn_field_get(r->document, "instructions");
+    if (instructions != NULL && !json_is_string(instructions)) {
+        return qn_fail_field(err, QN_USAGE, "instructions", "instructions: %s given: send a string",
+                             qn_json_type_name(instructions));
+    }
+    r->messages = json_array();
+    if (r->messages == NULL ||
+        (instructions != NULL &&
+         json_array_append_new(r->messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions)) != 0)) {
+        return no_memory(err);
+    }
+    return qn_responses_input_translate(qn_field_get(r->document, "input"), r->messages, &r->unknown_item, err);
+}
+
+static qn_status read_request(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    static qn_status (*const reads[])(qn_responses_request *, const qn_chat_defaults *, qn_error *) = {
+        read_strings,   read_generation, read_streaming, check_include, check_text,
+        check_metadata, read_kwargs,     read_reasoning, read_tools,    read_messages,
+    };
+    qn_status status = qn_fields_check(r->document, fields, sizeof fields / sizeof fields[0], &r->unknown, err);
+    for (size_t i = 0; i < sizeof reads / sizeof reads[0] && status == QN_OK; i++) {
+        status = reads[i](r, defaults, err);
+    }
+    return status;
+}
+
+qn_status qn_responses_request_parse(const char *body, size_t bytes, const qn_chat_defaults *defaults,
+                                     qn_responses_request *out, qn_error *err)
+{
+    *out = (qn_responses_request){0};
+    qn_status status = qn_request_body_parse(body, bytes, &out->document, err);
+    if (status == QN_OK) {
+        status = read_request(out, defaults, err);
+    }
+    if (status != QN_OK) {
+        qn_responses_request_free(out);
+    }
+    return status;
+}
+
+void qn_responses_request_free(qn_responses_request *request)
+{
+    qn_generation_fields_free(&request->generation);
+    json_decref(request->messages);
+    json_decref(request->tools);
+    json_decref(request->kwargs);
+    json_decref(request->steering);
+    json_decref(request->document);
+    *request = (qn_responses_request){0};
+}

@@ -1,0 +1,48 @@
+/* Bodies of POST /v1/responses: the whole response, or the events of its stream. JSON without line breaks.
+ *
+ * A response is a list of items: thoughts, a message, calls, in the order in which they were made. A stream tells each
+ * piece, then each item and at last the response once more as a whole. So both are made the same way: item by item. */
+#ifndef QN_SERVER_RESPONSES_RESPONSE_H
+#define QN_SERVER_RESPONSES_RESPONSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "engine/stream.h"
+#include "server/http.h"
+#include "server/responses_request.h"
+
+/* A response in the making. */
+typedef struct qn_response {
+    char id[16 + QN_HTTP_REQUEST_ID_MAX]; /* "resp_" and the request's id */
+    int64_t created;
+    uint64_t salt;        /* in the ids of items */
+    bool prompt_details;  /* --enable-prompt-tokens-details */
+    qn_buffer settings;   /* JSON: what the response tells of its request, each member with a comma before it */
+    size_t sequence;      /* events so far */
+    size_t items;         /* begun so far */
+    qn_buffer done;       /* JSON: the complete ones, commas between */
+    bool open;            /* the last item goes on */
+    qn_output_kind kind;  /* of the open item: CONTENT, REASONING or CALL */
+    qn_buffer text, name; /* of the open item: text or arguments; a call's name */
+} qn_response;
+
+/* Fills in id, time and settings. QN_USAGE: something of the request that can't be told again; QN_RESOURCE. Whatever it
+ * returns, qn_response_free releases what there is. */
+qn_status qn_response_start(qn_response *response, const char *request_id, const char *model,
+                            const qn_responses_request *request, qn_error *err);
+void qn_response_free(qn_response *response);
+
+/* In each, `events` NULL: a whole body is being made. A response whose buffers could not grow fails `events` or `out`.
+ */
+void qn_response_write_start(qn_response *response, qn_buffer *events);
+void qn_response_add(qn_response *response, const qn_output_event *part, qn_buffer *events);
+void qn_response_finish(qn_response *response, const qn_result *result, qn_buffer *events);
+void qn_response_write_failure(qn_response *response, const char *message, qn_buffer *events);
+
+/* After qn_response_finish. */
+void qn_response_write(const qn_response *response, const qn_result *result, qn_buffer *out);
+
+#endif

@@ -1,0 +1,74 @@
+"""The official openai client (tests/api/requirements.txt) against the Responses API: sync, async, streamed and not."""
+
+import asyncio
+
+import pytest
+
+openai = pytest.importorskip("openai", reason="pip install -r tests/api/requirements.txt")
+
+ASK = {"model": "quern-tiny", "max_output_tokens": 200, "input": "What is 12 plus 30?", "temperature": 0}
+
+
+@pytest.fixture
+def client(base_url):
+    with openai.OpenAI(base_url=base_url + "/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def items_of(response):
+    return [item.model_dump(exclude={"id"}) for item in response.output]
+
+
+def test_response(client):
+    response = client.responses.create(**ASK)
+    assert response.object == "response" and response.id.startswith("resp_")
+    assert response.status in ("completed", "incomplete")
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+    assert {item.type for item in response.output} <= {"reasoning", "message"}
+    chat = client.chat.completions.create(model="quern-tiny", temperature=0, max_tokens=200,
+                                          messages=[{"role": "user", "content": ASK["input"]}])
+    assert response.output_text == (chat.choices[0].message.content or "")
+
+
+def test_stream(client):
+    whole = client.responses.create(**ASK)
+    with client.responses.stream(**ASK) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert [item.type for item in final.output] == [item.type for item in whole.output]
+    assert final.output_text == whole.output_text
+    assert final.usage.output_tokens == whole.usage.output_tokens
+    assert events[0].type == "response.created"
+    raw = list(client.responses.create(**ASK, stream=True))
+    assert [event.sequence_number for event in raw] == list(range(len(raw)))
+    assert raw[-1].type == "response." + whole.status
+    assert items_of(raw[-1].response) == items_of(whole)
+    text = "".join(event.delta for event in raw if event.type == "response.output_text.delta")
+    assert text == whole.output_text
+
+
+def test_async(client, base_url):
+    async def ask():
+        async with openai.AsyncOpenAI(base_url=base_url + "/v1", api_key="none", max_retries=0) as made:
+            whole = await made.responses.create(**ASK)
+            events = [event async for event in await made.responses.create(**ASK, stream=True)]
+        return whole, events
+
+    whole, events = asyncio.run(ask())
+    assert items_of(whole) == items_of(events[-1].response) == items_of(client.responses.create(**ASK))
+
+
+def test_a_conversation_goes_on(client):
+    first = client.responses.create(**ASK)
+    turns = [{"role": "user", "content": ASK["input"]}, *first.output, {"role": "user", "content": "And 2?"}]
+    second = client.responses.create(**{**ASK, "input": turns})
+    assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+
+
+def test_errors(client):
+    with pytest.raises(openai.BadRequestError, match="temperature"):
+        client.responses.create(**{**ASK, "temperature": 3})
+    with pytest.raises(openai.NotFoundError, match="other"):
+        client.responses.create(**{**ASK, "model": "other"})
+    with pytest.raises(openai.NotFoundError, match="previous_response_id"):
+        client.responses.create(**ASK, previous_response_id="resp_x")
