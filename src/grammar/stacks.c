@@ -318,7 +318,7 @@ static bool choose_items(qn_frame_store *store, const qn_group *group, uint32_t 
 static void group_head(qn_frame_store *store, const qn_group *group, uint32_t frame, uint32_t fresh)
 {
     qn_frame f = store->frames[frame];
-    if (f.count >= group->min && missing_items(store->grammar, group, store->bits + f.bits) == 0)
+    if (f.count >= group->min && missing_items(store->grammar, group, group->words ? store->bits + f.bits : NULL) == 0)
         visit(store, group->exit, f.parent, fresh);
     if (choose_items(store, group, frame, fresh, false))
         visit(store, f.count == 0 ? group->choose : group->separator, frame, fresh);
