@@ -22,6 +22,8 @@ typedef struct encoder {
     uint32_t low, high; /* characters of the length at work */
     block *blocks;
     size_t block_count, block_capacity;
+    bool has_full[LEVELS];
+    qn_expr full[LEVELS]; /* by level: a block with all its characters, so that large ranges are not walked through */
 } encoder;
 
 static int by_first(const void *a, const void *b)
@@ -128,6 +130,9 @@ static qn_expr encode(encoder *e, uint32_t base, uint32_t level) // NOLINT(misc-
     size_t range = find_range(e, low);
     if (low > high || range == e->count || e->ranges[range].first > high)
         return NEVER;
+    bool full = low == base && high == end && e->ranges[range].first <= base && e->ranges[range].last >= end;
+    if (full && e->has_full[level])
+        return e->full[level];
     block made = {.level = level};
     uint32_t step = (uint32_t)1 << (6 * (level - 1));
     for (uint32_t i = 0; i < 64; i++) {
@@ -139,7 +144,12 @@ static qn_expr encode(encoder *e, uint32_t base, uint32_t level) // NOLINT(misc-
             made.rests[i] = range < e->count && e->ranges[range].first <= c;
         }
     }
-    return find_block(e, &made);
+    qn_expr expr = find_block(e, &made);
+    if (full) {
+        e->has_full[level] = true;
+        e->full[level] = expr;
+    }
+    return expr;
 }
 
 static qn_expr encode_all(encoder *e)
