@@ -1,0 +1,161 @@
+/* What the parts of the JSON Schema compiler share; included by json_schema*.c only.
+ *
+ * The unit of work is a set of schemas that a value must satisfy all at once: one at the start, several where allOf,
+ * $ref and its neighbours, or two objects' properties meet. A set is flattened into shapes, one for each way through
+ * its anyOf and oneOf; a shape holds what is left to enforce, type by type, and refers to the sets of its parts
+ * (members, elements) by the schemas that declare them. Sets are compiled once each, so recursion becomes recursion of
+ * rules.
+ *
+ * The first error sticks in the compiler; everything after it returns early. */
+#ifndef QN_GRAMMAR_JSON_SCHEMA_COMPILER_H
+#define QN_GRAMMAR_JSON_SCHEMA_COMPILER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "grammar/json_number.h"
+#include "grammar/json_schema.h"
+#include "grammar/json_spelling.h"
+#include "grammar/words.h"
+
+enum {
+    SCHEMA_MOST_NODES = 1 << 16,    /* schemas at different places */
+    SCHEMA_MOST_SHAPES = 1 << 14,   /* over all sets: what anyOf times anyOf can cost */
+    SCHEMA_MOST_STEPS = 1 << 18,    /* the same, with those that were only looked at */
+    SCHEMA_MOST_COMPARED = 1 << 22, /* pairs of values where two enums meet */
+    SCHEMA_MOST_COUNT = 1 << 20,    /* of characters, elements, members that a bound can ask for */
+    SCHEMA_EMPTINESS_DEPTH = 3,     /* how far contradictions are looked for below a schema */
+    SCHEMA_MOST_NAME_BYTES = 1000,
+    SCHEMA_MOST_DEPTH = 200, /* sets inside sets */
+    SCHEMA_ARENA_BYTES = 128 << 20
+};
+
+/* A schema and where it stands. */
+typedef struct schema_node {
+    const json_t *schema;
+    const char *place;      /* JSON pointer, "" for the whole */
+    const json_t *resource; /* what "#" means here: the nearest enclosing schema with an $id, or the root */
+    uint32_t id;            /* in order of discovery */
+} schema_node;
+
+typedef struct node_set {
+    const schema_node **nodes; /* in order of their ids, each once */
+    size_t count, capacity;
+} node_set;
+
+typedef struct compiled_set compiled_set;
+
+typedef struct compiler {
+    qn_grammar_builder *b;
+    const json_t *root;
+    const char *what;
+    qn_json_spelling spelling;
+    struct known_pattern *patterns; /* json_schema_text.c: automata that were made */
+    qn_arena *arena;
+    schema_node **node_slots; /* hash tables, open addressing */
+    size_t node_count, node_capacity;
+    compiled_set **sets;
+    size_t set_count, set_capacity;
+    size_t shapes, steps, depth, searched, emptiness_depth;
+    bool failed;
+    qn_error err;
+} compiler;
+
+typedef enum value_type {
+    TYPE_NULL = 1,
+    TYPE_BOOLEAN = 2,
+    TYPE_INTEGER = 4,
+    TYPE_FRACTION = 8, /* a number that is no integer */
+    TYPE_STRING = 16,
+    TYPE_ARRAY = 32,
+    TYPE_OBJECT = 64,
+    TYPE_NUMBER = TYPE_INTEGER | TYPE_FRACTION,
+    TYPE_ANY = 127
+} value_type;
+
+typedef struct schema_text {
+    const char *data;
+    size_t bytes;
+    qn_expr tail; /* what follows it */
+} schema_text;
+
+/* One keyword of one schema, in a list. */
+typedef struct keyword_use {
+    const schema_node *node;
+    const char *keyword;
+    const json_t *value;
+    const struct keyword_use *next;
+} keyword_use;
+
+typedef struct shape {
+    unsigned types;
+    bool typed;            /* a "type" keyword took part */
+    const json_t **values; /* of enum and const; NULL: any */
+    size_t value_count;
+    qn_number_bound low, high;
+    size_t min_length, max_length;
+    size_t min_items, max_items;
+    size_t min_members, max_members;
+    const keyword_use *texts;    /* pattern, format */
+    const keyword_use *required; /* values are strings */
+    const keyword_use *members;  /* a node with properties, patternProperties or additionalProperties, once each */
+    const keyword_use *elements; /* a node with prefixItems or items */
+    const keyword_use *blocked;  /* keywords that cannot be enforced; they hurt if their type is still possible */
+    const keyword_use *all;      /* the schemas that took part, for values */
+} shape;
+
+/* Errors */
+void schema_fail(compiler *c, const schema_node *node, const char *keyword, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void schema_fail_memory(compiler *c);
+void *schema_alloc(compiler *c, size_t count, size_t size); /* zeroed; NULL and failed when memory is short */
+
+/* Nodes and sets (json_schema_node.c) */
+const schema_node *schema_child(compiler *c, const schema_node *parent, const char *keyword, const char *key,
+                                const json_t *schema);
+const schema_node *schema_root_node(compiler *c, const json_t *schema);
+const schema_node *schema_resolve(compiler *c, const schema_node *from, const char *reference);
+void schema_set_add(compiler *c, node_set *set, const schema_node *node);
+
+/* Shapes (json_schema_shape.c) */
+typedef void (*shape_sink)(compiler *c, void *context, const shape *s);
+/* Calls sink for each shape of the set that is not plainly contradictory. */
+void schema_shapes(compiler *c, const node_set *set, shape_sink sink, void *context);
+/* The name of the only keyword of the schema that can refuse a value; NULL when there are none or several. */
+const char *schema_sole_keyword(const json_t *schema);
+bool schema_set_is_empty(compiler *c, const node_set *set); /* provably: no value satisfies all of it */
+unsigned schema_value_type(const json_t *value);
+bool schema_values_equal(const json_t *a, const json_t *b);
+unsigned schema_keyword_types(const char *keyword); /* the types for which a keyword that cannot be enforced matters */
+
+/* What a member or element is held to. */
+void schema_member_set(compiler *c, const shape *s, const char *key, size_t bytes, node_set *out);
+void schema_element_set(compiler *c, const shape *s, size_t index, node_set *out);
+
+/* Adds what patternProperties say about this name; false when no pattern matches it. */
+bool schema_patterns_add(compiler *c, const schema_node *node, const char *key, size_t bytes, node_set *out);
+
+/* Values of enum and const (json_schema_values.c) */
+bool schema_texts_fit(compiler *c, const shape *s, const json_t *value); /* pattern and format */
+bool schema_string_is_empty(compiler *c, const shape *s);                /* provably */
+bool schema_value_fits(compiler *c, const shape *s, const json_t *value);
+bool schema_listed_value_fits(compiler *c, const shape *s, const json_t *value); /* for one of the shape's values */
+void schema_check_blocked(compiler *c, const shape *s, unsigned types); /* fails when such a type is not enforced */
+
+/* Expressions (json_schema_emit.c and its neighbours); QN_NO_WORDS when nothing matches. */
+qn_expr schema_set_expr(compiler *c, const node_set *set); /* json_schema.c: compiled once, recursion as rules */
+qn_expr schema_shape_expr(compiler *c, const shape *s);
+qn_expr schema_object_expr(compiler *c, const shape *s);
+qn_expr schema_array_expr(compiler *c, const shape *s);
+qn_expr schema_string_expr(compiler *c, const shape *s, bool bare);
+qn_expr schema_values_expr(compiler *c, const json_t *const *values, size_t count, bool bare);
+qn_expr schema_bare_values_expr(compiler *c, const shape *s);          /* the shape's values, strings as they are */
+qn_expr schema_name_expr(compiler *c, const char *name, size_t bytes); /* a string literal with its quotes */
+/* A member whose name is none of these, with its value. */
+qn_expr schema_other_members_expr(compiler *c, const shape *s, const schema_text *names, size_t count);
+
+#endif
