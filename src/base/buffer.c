@@ -96,9 +96,8 @@ static const char *json_escape(unsigned char byte)
     }
 }
 
-void qn_buffer_json_string(qn_buffer *buffer, const char *text, size_t bytes)
+void qn_buffer_json_text(qn_buffer *buffer, const char *text, size_t bytes)
 {
-    qn_buffer_char(buffer, '"');
     size_t plain = 0; /* start of the run that needs no escape */
     for (size_t i = 0; i < bytes; i++) {
         unsigned char byte = (unsigned char)text[i];
@@ -114,6 +113,12 @@ void qn_buffer_json_string(qn_buffer *buffer, const char *text, size_t bytes)
     }
     if (plain < bytes)
         qn_buffer_append(buffer, text + plain, bytes - plain);
+}
+
+void qn_buffer_json_string(qn_buffer *buffer, const char *text, size_t bytes)
+{
+    qn_buffer_char(buffer, '"');
+    qn_buffer_json_text(buffer, text, bytes);
     qn_buffer_char(buffer, '"');
 }
 

@@ -25,6 +25,9 @@ void qn_buffer_format(qn_buffer *buffer, const char *format, ...) __attribute__(
 /* The text as a JSON string literal with its quotes; the input must be valid UTF-8. */
 void qn_buffer_json_string(qn_buffer *buffer, const char *text, size_t bytes);
 
+/* What stands between those quotes: a string may so be written in pieces of whole characters. */
+void qn_buffer_json_text(qn_buffer *buffer, const char *text, size_t bytes);
+
 void qn_buffer_clear(qn_buffer *buffer);          /* size 0 and not failed; keeps the memory */
 const char *qn_buffer_string(const qn_buffer *b); /* never NULL: "" when empty */
 void qn_buffer_free(qn_buffer *buffer);           /* back to {0} */

@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/text_match.h"
+#include "cli/text_parse.h"
 #include "text/detokenizer.h"
 #include "text/jinja/template.h"
 #include "text/tokenizer.h"
@@ -24,11 +25,13 @@ enum { INPUT_MAX_BYTES = 256 << 20, READ_BYTES = 64 << 10 };
 
 /* What a verb works with, and its answer to one input. */
 typedef struct text_tool {
-    const char *tokenizer_path, *template_path;
+    const char *tokenizer_path, *template_path, *tools_path;
     bool jsonl, skip_special, stream;
     qn_tokenizer *tokenizer;
     qn_template *template;
     qn_text_match match;
+    qn_tool_list *tools;
+    size_t chunk;
     qn_tokens tokens; /* scratch */
     qn_buffer out;
 } text_tool;
@@ -200,11 +203,30 @@ static qn_status match(text_tool *tool, const json_t *input, qn_error *err)
     return match_plain(tool, json_string_value(input), json_string_length(input), err);
 }
 
+static qn_status parse(text_tool *tool, const json_t *input, qn_error *err)
+{
+    const qn_text_parse how = {
+        .tokenizer = tool->tokenizer, .tools = tool->tools, .chunk = tool->chunk, .stream = tool->stream};
+    return qn_text_parse_line(&how, input, &tool->out, err);
+}
+
+static qn_status parse_output_plain(text_tool *tool, const char *input, size_t bytes, qn_error *err)
+{
+    json_t *value = NULL;
+    qn_status status = parse_plain(input, bytes, &value, err);
+    if (status == QN_OK) {
+        status = parse(tool, value, err);
+    }
+    json_decref(value);
+    return status;
+}
+
 static const text_verb verbs[] = {
     {.name = "render", .needs_template = true, .answer = render, .answer_plain = render_plain},
     {.name = "encode", .needs_tokenizer = true, .answer = encode, .answer_plain = encode_plain},
     {.name = "decode", .needs_tokenizer = true, .answer = decode, .answer_plain = decode_plain},
     {.name = "match", .needs_grammar = true, .answer = match, .answer_plain = match_plain},
+    {.name = "parse", .needs_tokenizer = true, .answer = parse, .answer_plain = parse_output_plain},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 
@@ -347,13 +369,10 @@ static qn_status find_verb(const char *name, const text_verb **out, qn_error *er
             return QN_OK;
         }
     }
-    if (strcmp(name, "parse") == 0) {
-        return qn_fail(err, QN_USAGE, "text %s: not in this version: there are render, encode, decode and match", name);
-    }
     const char *near = qn_nearest_name(name, names, VERB_COUNT);
-    return near != NULL
-               ? qn_fail(err, QN_USAGE, "text %s: no such verb: did you mean '%s'?", name, near)
-               : qn_fail(err, QN_USAGE, "text %s: no such verb: there are render, encode, decode and match", name);
+    return near != NULL ? qn_fail(err, QN_USAGE, "text %s: no such verb: did you mean '%s'?", name, near)
+                        : qn_fail(err, QN_USAGE,
+                                  "text %s: no such verb: there are render, encode, decode, parse and match", name);
 }
 
 static qn_status open_template(text_tool *tool, qn_error *err)
@@ -366,6 +385,27 @@ static qn_status open_template(text_tool *tool, qn_error *err)
     }
     qn_free(source);
     return status;
+}
+
+/* Flags that only some verbs have. */
+static qn_status check_flags(const text_tool *tool, const text_verb *verb, qn_error *err)
+{
+    bool decodes = verb->answer == decode, parses = verb->answer == parse;
+    if (tool->skip_special && !decodes) {
+        return qn_fail_field(err, QN_USAGE, "skip-special", "text %s: --skip-special: only for decode: leave it out",
+                             verb->name);
+    }
+    if (tool->stream && !decodes && !parses) {
+        return qn_fail_field(err, QN_USAGE, "stream", "text %s: --stream: only for decode and parse: leave it out",
+                             verb->name);
+    }
+    if ((tool->tools_path != NULL || tool->chunk > 0) && !parses) {
+        return qn_fail(err, QN_USAGE, "text %s: --tools and --chunk: only for parse: leave them out", verb->name);
+    }
+    if (tool->stream && decodes && !tool->jsonl) {
+        return qn_fail_field(err, QN_USAGE, "stream", "text decode: --stream: only with --jsonl: add it");
+    }
+    return QN_OK;
 }
 
 static qn_status open_tool(text_tool *tool, const text_verb *verb, qn_error *err)
@@ -384,15 +424,14 @@ static qn_status open_tool(text_tool *tool, const text_verb *verb, qn_error *err
         return qn_fail(err, QN_USAGE, "text %s: --regex, --gbnf, --lark and --choice: only for match: leave them out",
                        verb->name);
     }
-    if ((tool->stream || tool->skip_special) && verb->answer != decode) {
-        return qn_fail(err, QN_USAGE, "text %s: --stream and --skip-special: only for decode: leave them out",
-                       verb->name);
-    }
-    if (tool->stream && !tool->jsonl) {
-        return qn_fail_field(err, QN_USAGE, "stream", "text decode: --stream: only with --jsonl: add it");
+    qn_status status = check_flags(tool, verb, err);
+    if (status != QN_OK) {
+        return status;
     }
     if (verb->needs_tokenizer) {
-        return qn_tokenizer_open(tool->tokenizer_path, &tool->tokenizer, err);
+        status = qn_tokenizer_open(tool->tokenizer_path, &tool->tokenizer, err);
+        return status == QN_OK && tool->tools_path != NULL ? qn_text_parse_tools(tool->tools_path, &tool->tools, err)
+                                                           : status;
     }
     return verb->needs_grammar ? qn_text_match_open(&tool->match, err) : open_template(tool, err);
 }
@@ -406,12 +445,13 @@ static int run_text(int argc, char **argv)
          .value = &tool.jsonl,
          .help =
              "read a JSON value a line on stdin, answer one a line: encode and match take a string, decode an array "
-             "of ids, render an object of template variables; {\"error\": ...} where a line fails"},
+             "of ids, render an object of template variables, parse one with output, thinking_prompt and finish; "
+             "{\"error\": ...} where a line fails"},
         {.name = "tokenizer",
          .kind = QN_OPTION_STRING,
          .value = &tool.tokenizer_path,
          .value_name = "PATH",
-         .help = "encode, decode: a tokenizer.json or a model's folder"},
+         .help = "encode, decode, parse: a tokenizer.json or a model's folder"},
         {.name = "template",
          .kind = QN_OPTION_STRING,
          .value = &tool.template_path,
@@ -444,14 +484,27 @@ static int run_text(int argc, char **argv)
         {.name = "stream",
          .kind = QN_OPTION_FLAG,
          .value = &tool.stream,
-         .help = "decode --jsonl: answer an array with the text that each id completes, as a stream gives it"},
+         .help = "decode --jsonl: answer an array with the text that each id completes, as a stream gives it; parse: "
+                 "an array of deltas"},
+        {.name = "tools",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.tools_path,
+         .value_name = "FILE",
+         .help = "parse: the request's tools, a JSON list; without them markup of tool calls is text"},
+        {.name = "chunk",
+         .kind = QN_OPTION_SIZE,
+         .value = &tool.chunk,
+         .value_name = "BYTES",
+         .min = 1,
+         .max = INPUT_MAX_BYTES,
+         .help = "parse: cut text into pieces of so many bytes, each by itself turned into tokens"},
     };
     qn_option_table table = {
         .command = "text",
-        .arguments = "render|encode|decode|match [INPUT]",
-        .summary =
-            "Looks into what happens to text: render a chat template, encode text to token ids (none are added "
-            "around it), decode ids to text, match text against a regex or a grammar. The input is INPUT or stdin.",
+        .arguments = "render|encode|decode|parse|match [INPUT]",
+        .summary = "Looks into what happens to text: render a chat template, encode text to token ids (none are added "
+                   "around it), decode ids to text, parse what a model emitted, match text against a regex or a "
+                   "grammar. The input is INPUT or stdin.",
         .min_arguments = 1,
         .max_arguments = 2,
     };
@@ -476,11 +529,13 @@ static int run_text(int argc, char **argv)
     qn_tokenizer_free(tool.tokenizer);
     qn_template_free(tool.template);
     qn_text_match_close(&tool.match);
+    qn_tool_list_free(tool.tools);
     qn_tokens_free(&tool.tokens);
     qn_buffer_free(&tool.out);
     return status != QN_OK ? qn_command_fail(&err) : QN_OK;
 }
 
-const qn_command qn_text_command = {.name = "text",
-                                    .summary = "look into chat templates and tokens: render, encode, decode, match",
-                                    .run = run_text};
+const qn_command qn_text_command = {
+    .name = "text",
+    .summary = "look into templates, tokens, model output: render, encode, decode, parse, match",
+    .run = run_text};

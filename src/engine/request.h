@@ -57,10 +57,11 @@ typedef struct qn_request {
     /* For who turns tokens into text (engine/stream.h); the engine's thread does not read them. */
     const char *const *stop; /* stop strings, UTF-8, not empty */
     size_t stop_count;
-    bool raw_text;      /* a completion: all text is content as it is; else reasoning and content are split, trimmed */
-    bool in_reasoning;  /* not raw: the prompt ends inside <think>, output starts as reasoning */
-    bool mid_text;      /* not raw: the prompt ends within a text that the output goes on with */
-    bool show_progress; /* a bar for a long prompt when stderr is a terminal */
+    bool raw_text;     /* a completion: all text is content as it is; else reasoning and content are split, trimmed */
+    bool in_reasoning; /* not raw: the prompt ends inside <think>, output starts as reasoning */
+    bool mid_text;     /* not raw: the prompt ends within a text that the output goes on with */
+    const struct qn_tool_list *tools; /* not raw: their calls are told apart (text/tool_list.h); NULL: none */
+    bool show_progress;               /* a bar for a long prompt when stderr is a terminal */
 } qn_request;
 
 typedef enum qn_finish { QN_FINISH_STOP, QN_FINISH_LENGTH, QN_FINISH_CANCELLED, QN_FINISH_REPETITION } qn_finish;

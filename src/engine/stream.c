@@ -33,7 +33,8 @@ static qn_status open_text(qn_engine *engine, const qn_request *request, qn_stre
                                        .mid_text = request->mid_text,
                                        .stop = request->stop,
                                        .stop_count = request->stop_count,
-                                       .min_tokens = request->min_tokens};
+                                       .min_tokens = request->min_tokens,
+                                       .tools = request->tools};
     if (qn_output_stream_new(engine->tokenizer, &options, &stream->text, err) != QN_OK) {
         qn_error cause = *err;
         return cause.status == QN_USAGE ? qn_fail_field(err, QN_USAGE, "stop", "%s", cause.message) : cause.status;
@@ -136,7 +137,7 @@ static qn_status take_end(qn_stream *stream, qn_error *err)
     if (stream->text == NULL || stream->end.status != QN_OK) {
         return QN_OK;
     }
-    return qn_output_stream_finish(stream->text, err);
+    return qn_output_stream_finish(stream->text, stream->end.finish != QN_FINISH_STOP, err);
 }
 
 static qn_status check_memory(const qn_stream *stream, qn_error *err)

@@ -354,7 +354,8 @@ static void keep_parts(const qn_answer *answer, choice *c)
 {
     qn_output_event output;
     while (!answer->prompt_only && qn_stream_next(c->stream, &output)) {
-        qn_output_events_add(&c->parts, &output);
+        qn_output_events_set_reasoning_tokens(&c->parts, output.reasoning_tokens);
+        qn_output_events_add(&c->parts, output.kind, output.call, output.text, output.bytes);
     }
 }
 

@@ -7,21 +7,28 @@ static qn_output_event *last_event(const qn_output_events *list)
     return list->events.size > 0 ? (qn_output_event *)(void *)(list->events.data + list->events.size) - 1 : NULL;
 }
 
-void qn_output_events_add(qn_output_events *list, const qn_output_event *event)
+void qn_output_events_add(qn_output_events *list, qn_output_kind kind, size_t call, const char *text, size_t bytes)
 {
-    if (event->bytes == 0 && event->kind != QN_OUTPUT_CALL_END) {
+    if (bytes == 0 && kind != QN_OUTPUT_CALL_END) {
         return;
     }
     qn_output_event *last = last_event(list);
-    if (last != NULL && last->kind == event->kind && last->call == event->call && list->text.size > 0) {
+    if (last != NULL && last->kind == kind && last->call == call && list->text.size > 0) {
         list->text.size--; /* the NUL between them */
-        last->bytes += event->bytes;
-        last->reasoning_tokens = event->reasoning_tokens;
+        last->bytes += bytes;
+        last->reasoning_tokens = list->reasoning_tokens;
     } else {
-        qn_buffer_append(&list->events, event, sizeof *event);
+        const qn_output_event event = {
+            .kind = kind, .call = call, .bytes = bytes, .reasoning_tokens = list->reasoning_tokens};
+        qn_buffer_append(&list->events, &event, sizeof event);
     }
-    qn_buffer_append(&list->text, event->text, event->bytes);
+    qn_buffer_append(&list->text, text, bytes);
     qn_buffer_char(&list->text, '\0');
+}
+
+void qn_output_events_set_reasoning_tokens(qn_output_events *list, size_t tokens)
+{
+    list->reasoning_tokens = tokens;
 }
 
 bool qn_output_events_failed(const qn_output_events *list)

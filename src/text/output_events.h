@@ -29,11 +29,16 @@ typedef struct qn_output_event {
 typedef struct qn_output_events {
     qn_buffer events; /* qn_output_event, their text not set yet */
     qn_buffer text;   /* of all events, a NUL behind each */
+    size_t reasoning_tokens;
 } qn_output_events;
 
 /* Appends to the last event where kind and call are the same, or begins one. No text begins none but CALL_END. When
  * memory is short the list has failed. */
-void qn_output_events_add(qn_output_events *list, const qn_output_event *event);
+void qn_output_events_add(qn_output_events *list, qn_output_kind kind, size_t call, const char *text, size_t bytes);
+
+/* What events tell from now on. */
+void qn_output_events_set_reasoning_tokens(qn_output_events *list, size_t tokens);
+
 bool qn_output_events_failed(const qn_output_events *list);
 
 /* Valid until the list changes. */

@@ -71,7 +71,7 @@ static texts run(const qn_output_options *options, const qn_tokens *ids, uint32_
             take(stream, &out);
         }
     }
-    assert_int_equal(qn_output_stream_finish(stream, &err), QN_OK);
+    assert_int_equal(qn_output_stream_finish(stream, false, &err), QN_OK);
     take(stream, &out);
     out.stopped = qn_output_stream_stopped(stream);
     out.reasoning_tokens = qn_output_stream_reasoning_tokens(stream);
@@ -264,7 +264,7 @@ static void every_allocation_may_fail(void **state)
             status = qn_output_stream_feed(stream, ids.ids[i], &err);
         }
         if (status == QN_OK) {
-            status = qn_output_stream_finish(stream, &err);
+            status = qn_output_stream_finish(stream, false, &err);
         }
         qn_fault_disarm();
         assert_true(status == QN_OK || status == QN_RESOURCE);
