@@ -1,6 +1,7 @@
 #include "bench/serve_http.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -8,6 +9,17 @@
 #include "bench/serve_client.h"
 
 enum { CONNECT_S = 30, MODELS_S = 60, MODELS_BYTES = 1 << 20, SHOWN_BYTES = 300 };
+
+/* As with vLLM's client; the second for a server that was started in the same environment. */
+static void bring_key(CURL *easy)
+{
+    const char *key = getenv("OPENAI_API_KEY");
+    key = key != NULL && key[0] != '\0' ? key : getenv("VLLM_API_KEY");
+    if (key != NULL && key[0] != '\0') {
+        curl_easy_setopt(easy, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
+        curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, key);
+    }
+}
 
 CURL *qn_serve_easy_new(qn_error *err)
 {
@@ -23,6 +35,7 @@ CURL *qn_serve_easy_new(qn_error *err)
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "quern-bench/" QUERN_VERSION);
+    bring_key(easy);
     return easy;
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-enum { MAX_RATE = 1000000 };
+enum { MAX_RATE = 1000000, MAX_CONNECTIONS = 100000 };
 
 static void add_cors(qn_security_flags *flags, qn_option_table *table)
 {
@@ -89,6 +89,13 @@ void qn_security_flags_add(qn_security_flags *flags, qn_option_table *table)
          .help = "how many of them may come at once (default: as many as a minute)",
          .min = 1,
          .max = MAX_RATE},
+        {.name = "max-connections-per-address",
+         .kind = QN_OPTION_INTEGER,
+         .value = &flags->connections_each,
+         .value_name = "N",
+         .help = "connections of one address at a time; more are closed without a word; 0: no limit (default: 0)",
+         .min = 0,
+         .max = MAX_CONNECTIONS},
         {.name = "ssl-certfile",
          .kind = QN_OPTION_STRING,
          .value = &flags->ssl_certfile,
@@ -243,7 +250,7 @@ static qn_status open_log(const qn_security_flags *flags, const qn_option_table 
 qn_status qn_security_open(const qn_security_flags *flags, const qn_option_table *table, qn_security *out,
                            qn_error *err)
 {
-    *out = (qn_security){0};
+    *out = (qn_security){.connections_each = (size_t)flags->connections_each};
     qn_status status = open_keys(flags, out, err);
     if (status == QN_OK) {
         status = open_rate(flags, table, out, err);

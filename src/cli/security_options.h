@@ -15,7 +15,7 @@
 /* Keep it where it is: the option table points into it. */
 typedef struct qn_security_flags {
     qn_string_list api_key, api_key_file;
-    int64_t rate_limit, rate_limit_burst, ssl_cert_reqs;
+    int64_t rate_limit, rate_limit_burst, connections_each, ssl_cert_reqs;
     const char *ssl_certfile, *ssl_keyfile, *ssl_ca_certs, *allowed_origins, *allowed_methods, *allowed_headers;
     bool allow_credentials, log_requests, log_outputs;
     int64_t max_log_len;
@@ -25,6 +25,7 @@ typedef struct qn_security_flags {
 typedef struct qn_security {
     qn_api_keys *keys;
     qn_rate_limit *rate;
+    size_t connections_each;
     bool has_tls, has_cors;
     qn_tls tls;
     qn_cors cors;

@@ -181,6 +181,7 @@ static qn_status serve_engine(const serve_options *o, const qn_engine_options *e
         .patience_s = (unsigned)o->http_timeout,
         .prompt_details = o->prompt_details,
         .cors = o->security.has_cors ? &o->security.cors : NULL,
+        .max_connections_each = o->security.connections_each,
         .request_log = o->security.log,
         .tls = o->security.has_tls ? &o->security.tls : NULL,
         .admission = {.keys = o->security.keys, .rate = o->security.rate},

@@ -339,7 +339,9 @@ static qn_status start_daemon(qn_http *http, qn_http_socket *socket, qn_error *e
                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)http->options.max_connections + CROWD,
                                     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
                                     on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
-                                    MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+                                    MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                    (unsigned)http->options.max_connections_each, MHD_OPTION_ARRAY, tls,
+                                    MHD_OPTION_END);
     if (http->daemon == NULL && http->options.tls != NULL && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
         return qn_fail_field(err, QN_USAGE, "ssl-certfile", "--ssl-certfile: this libmicrohttpd was built without TLS");
     }

@@ -80,11 +80,12 @@ typedef struct qn_http_options {
     /* Writes the body of an error that HTTP itself asks for: 403, 404, 405, 413, 503. `path` is the request's. */
     void (*write_error)(unsigned status, const char *path, const char *message, qn_buffer *out);
     size_t max_connections;
-    size_t max_body_bytes;     /* of one request */
-    size_t max_all_body_bytes; /* of all requests at one time */
-    unsigned patience_s;       /* http_watch.h */
-    const qn_cors *cors;       /* NULL: for pages of its own origin only. Lives as long as the qn_http */
-    const qn_tls *tls;         /* NULL: plain HTTP. Lives as long as the qn_http */
+    size_t max_connections_each; /* of one address; more are closed without a word. 0: no limit */
+    size_t max_body_bytes;       /* of one request */
+    size_t max_all_body_bytes;   /* of all requests at one time */
+    unsigned patience_s;         /* http_watch.h */
+    const qn_cors *cors;         /* NULL: for pages of its own origin only. Lives as long as the qn_http */
+    const qn_tls *tls;           /* NULL: plain HTTP. Lives as long as the qn_http */
 } qn_http_options;
 
 /* Listens and serves until qn_http_stop. Takes the socket. */

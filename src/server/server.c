@@ -204,6 +204,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .admit = admit,
         .write_error = write_http_error,
         .max_connections = options->max_num_seqs + options->max_queue + CONNECTIONS_BESIDE_QUEUE,
+        .max_connections_each = options->max_connections_each,
         .max_body_bytes = MAX_BODY_BYTES,
         .max_all_body_bytes = MAX_ALL_BODY_BYTES,
         .patience_s = options->patience_s,

@@ -30,6 +30,7 @@ typedef struct qn_server_options {
     bool prompt_details;            /* --enable-prompt-tokens-details */
     const qn_cors *cors;            /* NULL: for pages of its own origin only. Lives as long as the server */
     const qn_tls *tls;              /* NULL: plain HTTP. Lives as long as the server */
+    size_t max_connections_each;    /* of one address; 0: no limit */
     qn_request_log request_log;     /* --log-requests; {0}: nothing */
     qn_admission admission;         /* what it points to lives as long as the server */
 } qn_server_options;

@@ -61,6 +61,14 @@ def test_without_one_it_is_401(guarded, method, path, headers):
     assert b"Secret" not in response.body and b"xxxx" not in response.body
 
 
+def test_anthropics_paths_have_its_errors(guarded):
+    response = guarded.post("/v1/messages", {}, headers={"x-api-key": "wrong"})
+    assert response.status == 401 and response.headers["www-authenticate"] == "Bearer"
+    told = response.json()
+    assert (told["type"], told["error"]["type"]) == ("error", "authentication_error")
+    assert guarded.post("/v1/messages", {}, headers={"x-api-key": KEY}).status == 400
+
+
 def test_open_paths(guarded):
     for path in ("/health", "/version", "/metrics", "/load"):
         assert guarded.get(path).status == 200, path
@@ -121,6 +129,17 @@ def test_key_from_the_environment(start_server):
     server = start_server(env={"VLLM_API_KEY": KEY})
     assert statuses(server, KEY, OTHER) == [200, 401]
     assert "VLLM_API_KEY" not in server.stderr_text()
+
+
+def test_bench_brings_the_key_of_the_environment(guarded, run_quern):
+    flags = ("bench", "serve", "--base-url", guarded.base_url, "--concurrency", 1, "--requests", 1, "--prompt-tokens", 64,
+             "--max-tokens", 4)
+    for variable in ("OPENAI_API_KEY", "VLLM_API_KEY"):
+        done = run_quern(*flags, env={variable: OTHER})
+        assert done.returncode == 0, done.stderr
+    done = run_quern(*flags, env={"OPENAI_API_KEY": "of-nobody"})
+    assert done.returncode == 3 and b"API key: not one of the server's" in done.stderr
+    assert b"of-nobody" not in done.stderr
 
 
 def test_an_empty_variable_asks_for_none(start_server):

@@ -33,7 +33,7 @@ def bodies():
     yield {**fine, "chat_template_kwargs": {"clear_thinking": SECRET}}
     yield {**fine, "messages": [{"role": SECRET, "content": SECRET}]}
     yield {**fine, "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": SECRET}}]}]}
-    yield {**fine, "messages": [{"role": "user", "content": SECRET * 5000}]}
+    yield {**fine, "messages": [{"role": "user", "content": SECRET * 2000}]}
     yield SECRET
     yield [SECRET]
     yield json.dumps(fine)[:-1].encode()
@@ -157,7 +157,7 @@ def test_texts_are_cut(start_server, length):
 def test_long_prompts_fit_a_line(start_server):
     server = start_server("--log-requests")
     forged = "\nquern: serving on http://evil\x1b[2J"
-    ask(server, "long", chat(forged + "word " * 2500, max_tokens=1))
+    ask(server, "long", chat(forged + "word " * 850, max_tokens=1))
     wait_for(lambda: len(lines_of(server, "long")) == 2)
     assert len(lines_of(server, "long")[0].encode()) <= len("quern: ") + 4096 + len("...")
     assert not any("\x1b" in line for line in server.stderr)

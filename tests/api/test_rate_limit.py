@@ -1,10 +1,12 @@
 """So many requests a minute of each key, or of each address; beyond them 429 and when to come again."""
 
+import http.client
 import time
 
 import pytest
 
 from chat_client import CHAT, chat, error_of
+from crowd import wait_for
 
 HELLO = chat("Hi", max_tokens=1)
 
@@ -25,6 +27,9 @@ def test_each_key_has_its_own(start_server):
     assert f"again in {refused.headers['retry-after']} s" in error["message"]
     assert server.post(CHAT, HELLO, headers={"x-api-key": "anna"}).status == 429
     assert [models(server, "otto").status for _ in range(5)] == [200] * 4 + [429]
+    refused = server.post("/v1/messages", {}, headers={"x-api-key": "anna"})
+    assert refused.status == 429 and int(refused.headers["retry-after"]) >= 1
+    assert refused.json()["error"]["type"] == "rate_limit_error"
     assert models(server, "nobody").status == 401
     for _ in range(10):  # what is open to everybody counts for nobody
         assert server.get("/health").status == 200
@@ -50,3 +55,27 @@ def test_usage(run_quern, tiny, flags, text):
     done = run_quern("serve", tiny, "--port", "0", *flags)
     assert done.returncode == 2
     assert text in done.stderr.decode()
+
+
+def test_connections_of_an_address(start_server):
+    server = start_server("--max-connections-per-address", 3)
+    kept = [server.connect() for _ in range(3)]
+    for connection in kept:
+        connection.request("GET", "/health")
+        assert connection.getresponse().read()
+    with pytest.raises((http.client.HTTPException, OSError)):
+        server.get("/health")
+    kept.pop().close()
+    wait_for(lambda: answers(server))
+    for connection in kept:
+        connection.request("GET", "/health")
+        assert connection.getresponse().read()
+        connection.close()
+    wait_for(lambda: answers(server))
+
+
+def answers(server):
+    try:
+        return server.get("/health").status == 200
+    except (http.client.HTTPException, OSError):
+        return False

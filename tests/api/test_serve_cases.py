@@ -15,7 +15,7 @@ NOT_YET = {
 }
 # paths that this version does not have: 404
 NO_SUCH_PATH = ("/tokenize", "/detokenize")
-# need --api-key, which is refused at start
+# need --api-key: test_auth.py asks them
 AUTHENTICATION = {"auth-missing", "auth-wrong", "auth-anthropic-header"}
 # a body that is made here
 HUGE_BODY_BYTES = 200 << 20
