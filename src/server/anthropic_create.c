@@ -77,8 +77,8 @@ static qn_status fit_context(const qn_server *server, size_t prompt_count, qn_ge
     return QN_OK;
 }
 
-static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const qn_tokens *prompt, qn_answer **out,
-                              qn_error *err)
+static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const char *request_id,
+                              const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
     bool cut = false;
     qn_status status = fit_context(server, prompt->count, &r->generation, &cut, err);
@@ -92,9 +92,10 @@ static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const 
     *message = (qn_anthropic_message){.model = server->options.model_names[0],
                                       .prompt_details = server->options.prompt_details,
                                       .cut_by_context = cut,
+                                      .hides_thoughts = r->hides_thoughts,
                                       .prompt_tokens = prompt->count};
-    qn_anthropic_message_start(message);
-    const qn_answer_options options = {.generation = &r->generation, .logprobs = -1};
+    qn_anthropic_message_start(message, request_id);
+    const qn_answer_options options = {.generation = &r->generation, .logprobs = -1, .mid_text = r->prefill};
     return qn_answer_start(server, &api, message, &options, prompt, 1, out, err);
 }
 
@@ -106,7 +107,7 @@ static qn_status start(qn_server *server, const qn_http_request *request, qn_ans
     qn_status status = qn_anthropic_prompt(server, request, false, &parsed, &prompt, error, err);
     if (status == QN_OK) {
         *stream = parsed.stream;
-        status = start_answer(server, &parsed, &prompt, out, err);
+        status = start_answer(server, &parsed, qn_http_request_id(request->exchange), &prompt, out, err);
         qn_anthropic_request_free(&parsed);
     }
     qn_tokens_free(&prompt);

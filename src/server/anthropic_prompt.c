@@ -10,9 +10,6 @@ static void report(qn_server *server, const qn_anthropic_request *r)
     if (r->has_budget) {
         qn_server_report(server, "thinking.budget_tokens", "thoughts are as long as the model likes");
     }
-    if (r->hides_thoughts) {
-        qn_server_report(server, "thinking.display", "thoughts are always shown");
-    }
     qn_generate_report(server, &r->generation);
 }
 
@@ -27,8 +24,9 @@ qn_status qn_anthropic_prompt(qn_server *server, const qn_http_request *request,
     report(server, out);
     status = qn_generate_check_model(server, out->model, error, err);
     if (status == QN_OK) {
-        status = qn_engine_chat_prompt(server->engine, out->messages, qn_anthropic_shown_tools(out), out->kwargs,
-                                       prompt, err);
+        status = qn_engine_chat_prompt_ending(server->engine, out->messages, qn_anthropic_shown_tools(out), out->kwargs,
+                                              out->prefill ? QN_PROMPT_CONTINUES : QN_PROMPT_OPENS_MESSAGE, prompt,
+                                              err);
     }
     if (status != QN_OK) {
         qn_anthropic_request_free(out);

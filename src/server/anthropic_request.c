@@ -246,10 +246,12 @@ static qn_status read_messages(qn_anthropic_request *r, qn_error *err)
         return status;
     }
     const json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
-    if (strcmp(json_string_value(json_object_get(last, "role")), "assistant") == 0) {
-        return qn_fail_field(
-            err, QN_USAGE, "messages",
-            "messages: the last is the assistant's, and prefill is not supported: end with the user's");
+    r->prefill = strcmp(json_string_value(json_object_get(last, "role")), "assistant") == 0;
+    if (r->prefill &&
+        (json_string_length(json_object_get(last, "content")) == 0 || json_object_get(last, "tool_calls") != NULL)) {
+        return qn_fail_field(err, QN_USAGE, "messages",
+                             "messages: the last is the assistant's and has no text to go on with, or calls: end with "
+                             "the user's");
     }
     return QN_OK;
 }

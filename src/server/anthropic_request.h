@@ -25,8 +25,10 @@ typedef struct qn_anthropic_request {
     json_t *kwargs; /* template variables: the defaults, chat_template_kwargs, thinking and output_config.effort */
     qn_generation_fields generation;
     bool stream;
-    bool has_budget, hides_thoughts; /* thinking.budget_tokens and display: "omitted" were sent: neither is honoured */
-    qn_unknown_fields unknown;       /* top-level fields never heard of */
+    bool prefill;                      /* the last message is the assistant's: the answer goes on with it */
+    bool has_budget;                   /* thinking.budget_tokens was sent, which has no effect */
+    bool hides_thoughts;               /* thinking.display: "omitted" */
+    qn_unknown_fields unknown;         /* top-level fields never heard of */
     qn_unknown_fields unknown_message; /* the same of messages and their blocks */
     qn_unknown_fields unknown_tool;    /* the same of tools */
 } qn_anthropic_request;

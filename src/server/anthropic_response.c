@@ -11,10 +11,10 @@
  * in base64. */
 static const char signature[] = "cXVlcm4=";
 
-void qn_anthropic_message_start(qn_anthropic_message *message)
+void qn_anthropic_message_start(qn_anthropic_message *message, const char *request_id)
 {
-    snprintf(message->id, sizeof message->id, "msg_%016" PRIx64 "%08" PRIx32, qn_random_seed(),
-             (uint32_t)qn_random_seed());
+    snprintf(message->id, sizeof message->id, "msg_%s", request_id);
+    message->salt = qn_random_seed();
 }
 
 static void write_string(qn_buffer *out, const char *text)
@@ -24,7 +24,7 @@ static void write_string(qn_buffer *out, const char *text)
 
 static void write_call_id(qn_buffer *out, const qn_anthropic_message *m, size_t call)
 {
-    qn_buffer_format(out, "\"toolu_%s%04zx\"", m->id + strlen("msg_"), call);
+    qn_buffer_format(out, "\"toolu_%016" PRIx64 "%04zx\"", m->salt, call);
 }
 
 /* Anthropic counts as input what was neither written to nor read from a cache. */
@@ -161,6 +161,9 @@ void qn_anthropic_write_part(qn_anthropic_message *message, const qn_output_even
     case QN_OUTPUT_ARGUMENTS: /* of the call that is open */
         break;
     }
+    if (part->kind == QN_OUTPUT_REASONING && message->hides_thoughts) {
+        return;
+    }
     open_delta(out, message, deltas[part->kind].type, deltas[part->kind].field);
     qn_buffer_json_string(out, part->text, part->bytes);
     close_delta(out);
@@ -183,11 +186,11 @@ void qn_anthropic_write_end(qn_anthropic_message *message, const qn_result *resu
 
 /* ---- one body ---- */
 
-static void write_text_block(qn_buffer *out, const qn_output_event *part)
+static void write_text_block(qn_buffer *out, const qn_anthropic_message *m, const qn_output_event *part)
 {
     bool thinking = part->kind == QN_OUTPUT_REASONING;
     qn_buffer_text(out, thinking ? "{\"type\":\"thinking\",\"thinking\":" : "{\"type\":\"text\",\"text\":");
-    qn_buffer_json_string(out, part->text, part->bytes);
+    qn_buffer_json_string(out, part->text, thinking && m->hides_thoughts ? 0 : part->bytes);
     if (thinking) {
         qn_buffer_format(out, ",\"signature\":\"%s\"", signature);
     }
@@ -224,7 +227,7 @@ static void write_blocks(qn_anthropic_message *m, const qn_output_event *parts, 
                 write_call_block(out, m, call, &arguments);
                 m->calls++;
             } else {
-                write_text_block(out, part);
+                write_text_block(out, m, part);
             }
         }
     }

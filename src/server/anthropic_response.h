@@ -6,16 +6,20 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buffer.h"
 #include "engine/stream.h"
+#include "server/http.h"
 
 /* A message in the making; also which block of a stream is open. */
 typedef struct qn_anthropic_message {
-    char id[48];         /* "msg_..." */
-    const char *model;   /* as served; lives as long as the server */
+    char id[8 + QN_HTTP_REQUEST_ID_MAX]; /* "msg_" and the request's id */
+    uint64_t salt;                       /* in the ids of calls */
+    const char *model;                   /* as served; lives as long as the server */
     bool prompt_details; /* --enable-prompt-tokens-details: the prompt's tokens that were cached are told apart */
     bool cut_by_context; /* the answer may be as long as the context, not as max_tokens: its end is told as such */
+    bool hides_thoughts; /* their blocks are empty */
     size_t prompt_tokens;
     size_t blocks;       /* begun so far */
     bool open;           /* the last of them is not closed */
@@ -23,8 +27,8 @@ typedef struct qn_anthropic_message {
     size_t calls;        /* complete ones */
 } qn_anthropic_message;
 
-/* A new id. */
-void qn_anthropic_message_start(qn_anthropic_message *message);
+/* Fills in the ids. */
+void qn_anthropic_message_start(qn_anthropic_message *message, const char *request_id);
 
 /* message_start and a first ping. */
 void qn_anthropic_write_start(const qn_anthropic_message *message, qn_buffer *out);

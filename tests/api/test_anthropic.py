@@ -188,6 +188,24 @@ def test_stop_sequences(server):
     assert without_id(joined(stream(server, ask(temperature=0, stop_sequences=[stop])))) == without_id(message)
 
 
+def test_prefill(server):
+    user = {"role": "user", "content": "What is 12 plus 30?"}
+    turns = [user, {"role": "assistant", "content": "The answer is"}]
+    message = answer(server, ask(messages=turns, temperature=0))
+    chat = server.post("/v1/chat/completions", {"messages": turns, "temperature": 0, "max_tokens": 48,
+                                                "continue_final_message": True, "add_generation_prompt": False}).json()
+    assert message["content"][-1]["text"] == chat["choices"][0]["message"]["content"]
+    assert message["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"] == count(server, ask(messages=turns))
+
+
+def test_hidden_thoughts(server):
+    shown = answer(server, ask(temperature=0, thinking={"type": "adaptive"}))
+    hidden = answer(server, ask(temperature=0, thinking={"type": "adaptive", "display": "omitted"}))
+    assert any(block.get("thinking") for block in shown["content"])
+    assert not any(block.get("thinking") for block in hidden["content"])
+    assert [block["type"] for block in hidden["content"]] == [block["type"] for block in shown["content"]]
+
+
 def test_more_tokens_than_the_context_has_left(start_server):
     server = start_server("--max-model-len", 64)
     message = answer(server, ask(max_tokens=10**6, ignore_eos=True))
@@ -211,7 +229,7 @@ def test_cached_tokens_are_told_apart(start_server):
 def test_refusals(server):
     for body, word in ((ask(tools=[{"type": "web_search_20250305", "name": "web_search"}]), "web_search"),
                        (ask(max_tokens=0), "max_tokens"), (ask(temperature=1.5), "temperature"),
-                       (ask(messages=[{"role": "assistant", "content": "x"}]), "prefill"),
+                       (ask(messages=[{"role": "assistant", "content": ""}]), "no text"),
                        (ask(tools=[TOOL], tool_choice={"type": "any"}), "not supported")):
         for streamed in (False, True):
             response = server.post(MESSAGES, {**body, "stream": streamed})

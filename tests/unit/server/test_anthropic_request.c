@@ -74,7 +74,7 @@ static void test_defaults(void **state)
     assert_int_equal(r.generation.max_tokens, 7);
     assert_true(r.generation.sampling.temperature == 0.5f && r.generation.sampling.top_p == 0.75f);
     assert_int_equal(r.generation.n, 1);
-    assert_false(r.stream || r.has_budget || r.hides_thoughts);
+    assert_false(r.stream || r.has_budget || r.hides_thoughts || r.prefill);
     assert_null(r.tools.list);
     assert_int_equal(json_object_size(r.kwargs), 0);
     assert_int_equal(json_array_size(r.messages), 1);
@@ -188,7 +188,10 @@ static void test_refusals(void **state)
     assert_refused("{'messages':[{'role':'user','content':'Hi'}]}", "max_tokens", "missing");
     assert_refused("{'max_tokens':0,'messages':[{'role':'user','content':'Hi'}]}", "max_tokens", "too small");
     assert_refused("{'max_tokens':4}", "messages", "missing");
-    assert_refused("{'max_tokens':4,'messages':[{'role':'assistant','content':'Hi'}]}", "messages", "prefill");
+    assert_refused("{'max_tokens':4,'messages':[{'role':'assistant','content':''}]}", "messages", "no text");
+    assert_refused("{'max_tokens':4,'messages':[{'role':'assistant','content':[{'type':'text','text':'x'},{'type':"
+                   "'tool_use','id':'t','name':'f','input':{}}]}]}",
+                   "messages", "calls");
     assert_refused(WITH("'temperature':1.5"), "temperature", "0 to 1");
     assert_refused(WITH("'stop_sequences':'x'"), "stop_sequences", "list");
     assert_refused(WITH("'stop_sequences':['']"), "stop_sequences", "stop_sequences: a string of 0 bytes");

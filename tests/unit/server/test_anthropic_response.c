@@ -19,8 +19,8 @@
 static qn_anthropic_message message(void)
 {
     qn_anthropic_message m = {.model = "quern \"tiny\"", .prompt_tokens = 12};
-    qn_anthropic_message_start(&m);
-    assert_memory_equal(m.id, "msg_", 4);
+    qn_anthropic_message_start(&m, "q1");
+    assert_string_equal(m.id, "msg_q1");
     return m;
 }
 
@@ -143,6 +143,25 @@ static void test_message(void **state)
     json_decref(body);
 }
 
+static void test_hidden_thoughts(void **state)
+{
+    (void)state;
+    const qn_output_event parts[] = {PART(QN_OUTPUT_REASONING, "hm"), PART(QN_OUTPUT_CONTENT, "Hi")};
+    qn_anthropic_message m = message(), n = message();
+    m.hides_thoughts = n.hides_thoughts = true;
+    qn_result r = result(QN_FINISH_STOP);
+    json_t *body = whole(&m, parts, 2, &r);
+    assert_json(json_array_get(json_object_get(body, "content"), 0),
+                "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"cXVlcm4=\"}");
+    json_decref(body);
+    qn_buffer out = {0};
+    qn_anthropic_write_part(&n, &parts[0], &out);
+    qn_anthropic_write_part(&n, &parts[1], &out);
+    assert_null(strstr(qn_buffer_string(&out), "hm"));
+    assert_non_null(strstr(qn_buffer_string(&out), "signature_delta"));
+    qn_buffer_free(&out);
+}
+
 static void assert_reason(qn_anthropic_message m, qn_result r, const char *reason, const char *sequence)
 {
     json_t *body = whole(&m, NULL, 0, &r);
@@ -179,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_message),
+        cmocka_unit_test(test_hidden_thoughts),
         cmocka_unit_test(test_stop_reasons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
