@@ -222,6 +222,14 @@ static void allow_many_files(void)
     }
 }
 
+static void warn_of_strangers(const serve_options *o, const qn_http_socket *socket)
+{
+    bool knows_clients = o->security.keys != NULL || o->security.tls.clients == QN_TLS_CLIENTS_REQUIRED;
+    if (!socket->loopback && !knows_clients) {
+        qn_log("%s: who reaches this address may use the server: --api-key asks for keys", socket->host);
+    }
+}
+
 static qn_status serve(const serve_options *o, const qn_engine_options *engine_options, const qn_string_list *names,
                        qn_error *err)
 {
@@ -230,6 +238,7 @@ static qn_status serve(const serve_options *o, const qn_engine_options *engine_o
     qn_status status = qn_http_bind(o->host, (uint16_t)o->port, &socket, err);
     qn_engine *engine = NULL;
     if (status == QN_OK) {
+        warn_of_strangers(o, &socket);
         status = qn_engine_open(engine_options, &engine, err);
     }
     if (status == QN_OK) {

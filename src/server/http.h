@@ -28,6 +28,7 @@ typedef struct qn_http_socket {
     int fd;
     char host[QN_HTTP_HOST_BYTES]; /* as given; an IPv6 address in brackets: ready for a URL */
     uint16_t port;                 /* the real one when 0 was asked for */
+    bool loopback;                 /* only programs of this machine reach it */
 } qn_http_socket;
 
 /* QN_USAGE: a host that does not resolve; QN_RESOURCE: the port is taken or not ours to take. */

@@ -12,14 +12,25 @@
 /* What the kernel may hold for a client that does not read: its own limit would be megabytes for each. */
 enum { SEND_BUFFER_BYTES = 256 << 10 };
 
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET6) {
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+    }
+    return address->ss_family == AF_INET &&
+           ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
 static void name_socket(const char *host, int fd, qn_http_socket *out)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     out->port = 0;
+    out->loopback = false;
     if (getsockname(fd, (struct sockaddr *)&address, &length) == 0) {
         out->port = address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
                                                   : ntohs(((struct sockaddr_in *)&address)->sin_port);
+        out->loopback = is_loopback(&address);
     }
     bool bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
     snprintf(out->host, sizeof out->host, bare_ipv6 ? "[%s]" : "%s", host);

@@ -142,6 +142,13 @@ def test_bench_brings_the_key_of_the_environment(guarded, run_quern):
     assert b"of-nobody" not in done.stderr
 
 
+@pytest.mark.parametrize("flags, warned", [(("--host", "0.0.0.0"), True), (("--host", "localhost"), False), ((), False),
+                                           (("--host", "0.0.0.0", "--api-key", KEY), False)], ids=str)
+def test_strangers_are_warned_of(start_server, flags, warned):
+    line = "quern: 0.0.0.0: who reaches this address may use the server: --api-key asks for keys"
+    assert (line in start_server(*flags).stderr) == warned
+
+
 def test_an_empty_variable_asks_for_none(start_server):
     assert start_server(env={"VLLM_API_KEY": ""}).get("/v1/models").status == 200
 

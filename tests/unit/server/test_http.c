@@ -147,6 +147,7 @@ static int setup(void **state)
     qn_error err;
     assert_int_equal(qn_http_bind("127.0.0.1", 0, &socket, &err), QN_OK);
     assert_string_equal(socket.host, "127.0.0.1");
+    assert_true(socket.loopback);
     f.port = socket.port;
     assert_int_equal(qn_http_start(&options, &socket, &f.http, &err), QN_OK);
     assert_int_equal(socket.fd, -1);
@@ -469,6 +470,22 @@ static void test_drain(void **state)
     assert_int_equal(poll(&idle, 1, 60000), 1);
 }
 
+static void test_who_reaches_an_address(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host;
+        bool loopback;
+    } cases[] = {{"0.0.0.0", false}, {"127.5.0.1", true}, {"localhost", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        qn_http_socket socket;
+        qn_error err;
+        assert_int_equal(qn_http_bind(cases[i].host, 0, &socket, &err), QN_OK);
+        assert_int_equal(socket.loopback, cases[i].loopback);
+        qn_http_socket_close(&socket);
+    }
+}
+
 static void test_bind_tells_what_is_wrong(void **state)
 {
     fixture *f = *state;
@@ -500,6 +517,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_clients, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_crowd_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
+        cmocka_unit_test(test_who_reaches_an_address),
         cmocka_unit_test_setup_teardown(test_bind_tells_what_is_wrong, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
