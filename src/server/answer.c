@@ -24,6 +24,7 @@ struct qn_answer {
     qn_server *server;
     const qn_answer_api *api;
     void *writer;
+    qn_tool_list *tools; /* the streams read it; NULL: none */
     choice *choices;
     size_t count, over_count, choices_each; /* choices_each: of one prompt */
     qn_tokens *prompts;                     /* keep_prompts; else empty ones */
@@ -62,6 +63,7 @@ void qn_answer_free(qn_answer *answer)
     qn_free(answer->choices);
     qn_free(answer->prompts);
     qn_free(answer->stop_text);
+    qn_tool_list_free(answer->tools); /* after the streams */
     answer->api->free(answer->writer);
     qn_free(answer);
 }
@@ -115,6 +117,7 @@ static qn_request request_of(const qn_answer *answer, const qn_answer_options *o
         .stop_count = fields->stop_count,
         .raw_text = options->raw_text,
         .mid_text = options->mid_text,
+        .tools = options->tools,
     };
     if (options->prompt_only) {
         request.max_tokens = 1;
@@ -196,11 +199,13 @@ qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *wri
     qn_answer *answer = qn_alloc_zero(1, sizeof *answer);
     if (answer == NULL) {
         api->free(writer);
+        qn_tool_list_free(options->tools);
         return qn_fail_memory(err, "request", sizeof *answer);
     }
     answer->server = server;
     answer->api = api;
     answer->writer = writer;
+    answer->tools = options->tools;
     answer->logprobs = options->logprobs;
     answer->prompt_logprobs = options->generation->prompt_logprobs;
     answer->prompt_only = options->prompt_only;

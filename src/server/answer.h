@@ -18,6 +18,7 @@
 #include "server/http.h"
 #include "server/server_internal.h"
 #include "text/tokenizer.h"
+#include "text/tool_list.h"
 
 typedef struct qn_answer qn_answer;
 
@@ -62,7 +63,8 @@ typedef struct qn_answer_options {
     int logprobs;                           /* of each token, besides its own, so many of the most probable; -1: none */
     bool keep_prompts;                      /* the writer reads the prompts' ids */
     bool mid_text;                          /* the prompts end within a text that goes on (likewise) */
-    bool raw_text;                          /* all text is content as it is (engine/request.h) */
+    qn_tool_list *tools; /* calls of them are told apart; qn_answer_start takes the list, on failure too. NULL: none */
+    bool raw_text;       /* all text is content as it is (engine/request.h) */
     size_t at_most; /* where generation->max_tokens is 0: so many tokens, or what the context has left for a prompt; 0:
                        that alone */
     bool prompt_only; /* no token of an answer: what is told is the prompt's. The engine computes one, which is dropped

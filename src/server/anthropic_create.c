@@ -85,8 +85,14 @@ static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const 
     if (status != QN_OK) {
         return status;
     }
+    qn_tool_list *list = NULL;
+    const json_t *tools = qn_anthropic_shown_tools(r);
+    if (tools != NULL && (status = qn_tool_list_new(tools, &list, err)) != QN_OK) {
+        return status;
+    }
     qn_anthropic_message *message = qn_alloc_zero(1, sizeof *message);
     if (message == NULL) {
+        qn_tool_list_free(list);
         return qn_fail_memory(err, "request", sizeof *message);
     }
     *message = (qn_anthropic_message){.model = server->options.model_names[0],
@@ -95,7 +101,8 @@ static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const 
                                       .hides_thoughts = r->hides_thoughts,
                                       .prompt_tokens = prompt->count};
     qn_anthropic_message_start(message, request_id);
-    const qn_answer_options options = {.generation = &r->generation, .logprobs = -1, .mid_text = r->prefill};
+    const qn_answer_options options = {
+        .generation = &r->generation, .logprobs = -1, .mid_text = r->prefill, .tools = list};
     return qn_answer_start(server, &api, message, &options, prompt, 1, out, err);
 }
 

@@ -231,8 +231,12 @@ static qn_status check_constraints(const qn_anthropic_tools *tools, qn_error *er
         return qn_fail_field(err, QN_USAGE, "tool_choice",
                              "tool_choice: any and tool are not supported in this version: send auto or none");
     }
-    if (tools->list != NULL && tools->choice == QN_ANTHROPIC_AUTO) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools: not supported in this version: leave it out");
+    if (tools->one_at_a_time && tools->choice == QN_ANTHROPIC_AUTO) {
+        return qn_fail_field(err, QN_USAGE, "tool_choice",
+                             "tool_choice.disable_parallel_tool_use: not supported in this version: leave it out");
+    }
+    if (tools->strict && tools->choice == QN_ANTHROPIC_AUTO) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools: strict: not supported in this version: leave it out");
     }
     return QN_OK;
 }

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-
-enum { NAME_MAX_BYTES = 128 };
+#include "text/tool_list.h"
 
 static qn_status bad_tool(size_t index, const char *reason, qn_error *err)
 {
@@ -16,7 +15,7 @@ static bool good_name(const json_t *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     size_t bytes = json_string_length(name);
-    return json_is_string(name) && bytes > 0 && bytes <= NAME_MAX_BYTES &&
+    return json_is_string(name) && bytes > 0 && bytes <= QN_TOOL_NAME_MAX_BYTES &&
            strspn(json_string_value(name), letters) == bytes;
 }
 
@@ -56,7 +55,7 @@ static qn_status check_tool(size_t index, const json_t *tool, qn_unknown_fields 
     const json_t *description = qn_field_get(tool, "description");
     const json_t *strict = qn_field_get(tool, "strict");
     if (!good_name(json_object_get(tool, "name"))) {
-        return bad_tool(index, ".name: send 1 to 128 letters, digits, _ and -", err);
+        return bad_tool(index, ".name: send 1 to 64 letters, digits, _ and -", err);
     }
     if (description != NULL && !json_is_string(description)) {
         return bad_tool(index, ".description: send a string", err);

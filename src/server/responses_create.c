@@ -66,6 +66,9 @@ static void report_fields(qn_server *server, const qn_responses_request *r)
     qn_server_report_fields(server, "input[].", &r->unknown_item);
     qn_server_report_unread(server, r->kwargs);
     qn_generate_report(server, &r->generation);
+    if (r->wants_strict && !r->without_tools) {
+        qn_server_report(server, "tools[].strict", "arguments are what the model makes them");
+    }
 }
 
 /* No response is kept, so that none can be gone on from. */
@@ -80,11 +83,15 @@ static qn_status check_previous(const qn_responses_request *r, qn_api_error *err
                          r->previous);
 }
 
+static const json_t *shown_tools(const qn_responses_request *r)
+{
+    return r->without_tools ? NULL : r->tools;
+}
+
 static qn_status make_prompt(const qn_server *server, const qn_responses_request *r, qn_tokens *out,
                              qn_api_error *error, qn_error *err)
 {
-    const json_t *tools = r->without_tools ? NULL : r->tools;
-    qn_status status = qn_engine_chat_prompt(server->engine, r->messages, tools, r->kwargs, out, err);
+    qn_status status = qn_engine_chat_prompt(server->engine, r->messages, shown_tools(r), r->kwargs, out, err);
     if (status != QN_OK && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "input");
     }
@@ -94,17 +101,23 @@ static qn_status make_prompt(const qn_server *server, const qn_responses_request
 static qn_status start_answer(qn_server *server, const qn_responses_request *r, const char *request_id,
                               const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
+    qn_tool_list *list = NULL;
+    if (shown_tools(r) != NULL && qn_tool_list_new(shown_tools(r), &list, err) != QN_OK) {
+        return err->status;
+    }
     qn_response *response = qn_alloc_zero(1, sizeof *response);
     if (response == NULL) {
+        qn_tool_list_free(list);
         return qn_fail_memory(err, "request", sizeof *response);
     }
     response->prompt_details = server->options.prompt_details;
     qn_status status = qn_response_start(response, request_id, server->options.model_names[0], r, err);
     if (status != QN_OK) {
         free_writer(response);
+        qn_tool_list_free(list);
         return status;
     }
-    const qn_answer_options options = {.generation = &r->generation, .logprobs = -1};
+    const qn_answer_options options = {.generation = &r->generation, .logprobs = -1, .tools = list};
     return qn_answer_start(server, &api, response, &options, prompt, 1, out, err);
 }
 

@@ -223,7 +223,8 @@ static qn_status read_reasoning(qn_responses_request *r, const qn_chat_defaults 
 
 /* ---- tools ---- */
 
-static qn_status add_tool(size_t index, const json_t *tool, json_t *list, qn_unknown_fields *unknown, qn_error *err)
+static qn_status add_tool(size_t index, const json_t *tool, json_t *list, bool *wants_strict,
+                          qn_unknown_fields *unknown, qn_error *err)
 {
     static const qn_field tool_fields[] = {
         {.name = "type"},        {.name = "name"},
@@ -249,12 +250,14 @@ static qn_status add_tool(size_t index, const json_t *tool, json_t *list, qn_unk
                              "tools[%zu]: send a name, a description, parameters as an object, strict true or false",
                              index);
     }
+    *wants_strict = *wants_strict || json_is_true(strict);
     json_t *function = json_pack("{s:s, s:{s:O, s:O*, s:O*}}", "type", "function", "function", "name", name,
                                  "description", description, "parameters", parameters);
     return function != NULL && json_array_append_new(list, function) == 0 ? QN_OK : no_memory(err);
 }
 
-/* What needs the calls of an answer to be told, or held to a grammar, which this version does not do. */
+/* What needs answers that are held to a grammar, which this version does not do. `strict` does too, but clients send it
+ * as a matter of course: that it has no effect is for the log. */
 static qn_status check_choice(qn_responses_request *r, qn_error *err)
 {
     const json_t *choice = qn_field_get(r->document, "tool_choice");
@@ -269,8 +272,9 @@ static qn_status check_choice(qn_responses_request *r, qn_error *err)
         return qn_fail_field(err, QN_USAGE, "tool_choice",
                              "tool_choice: only auto and none are supported in this version: send one of them");
     }
-    if (r->tools != NULL && !r->without_tools) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools: not supported in this version: leave it out");
+    if (!parallel && r->tools != NULL && !r->without_tools) {
+        return qn_fail_field(err, QN_USAGE, "parallel_tool_calls",
+                             "parallel_tool_calls: false is not supported in this version: leave it out");
     }
     return QN_OK;
 }
@@ -290,7 +294,7 @@ static qn_status read_tools(qn_responses_request *r, const qn_chat_defaults *def
     }
     qn_status status = QN_OK;
     for (size_t i = 0; i < json_array_size(tools) && status == QN_OK; i++) {
-        status = add_tool(i, json_array_get(tools, i), r->tools, &r->unknown, err);
+        status = add_tool(i, json_array_get(tools, i), r->tools, &r->wants_strict, &r->unknown, err);
     }
     return status == QN_OK ? check_choice(r, err) : status;
 }

@@ -23,6 +23,7 @@ typedef struct qn_responses_request {
     json_t *messages;       /* in OpenAI's chat shape, instructions first */
     json_t *tools;          /* in OpenAI's chat shape; NULL: none */
     bool without_tools;     /* tool_choice none: the template is shown no tools */
+    bool wants_strict;      /* some tool asks that its arguments keep to its schema */
     json_t *kwargs;         /* template variables: the defaults, chat_template_kwargs and reasoning.effort */
     qn_generation_fields generation;
     bool stream;

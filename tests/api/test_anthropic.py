@@ -59,15 +59,21 @@ def joined(events):
         if event["type"] == "content_block_start":
             assert not is_open and event["index"] == len(message["content"])
             message["content"].append(event["content_block"])
-            is_open = True
+            is_open, arguments = True, ""
         elif event["type"] == "content_block_delta":
             assert is_open and event["index"] == len(message["content"]) - 1
             delta, block = event["delta"], message["content"][-1]
+            if delta["type"] == "input_json_delta":
+                arguments += delta["partial_json"]
+                continue
             name = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}[delta["type"]]
             block[name] += delta[name]
         elif event["type"] == "content_block_stop":
             assert is_open
             is_open = False
+            if message["content"][-1]["type"] == "tool_use":
+                assert message["content"][-1]["input"] == {}
+                message["content"][-1]["input"] = json.loads(arguments)
         else:
             assert event["type"] == "message_delta" and not is_open
             message.update(event["delta"], usage=event["usage"])
@@ -247,3 +253,35 @@ def test_fields_without_effect_are_told_once(start_server):
     assert log.count("request: mood: ") == 1
     assert log.count("enable_thinking") == 1
     assert log.count("thinking.budget_tokens") == 1
+
+
+def without_call_ids(message):
+    blocks = [{name: value for name, value in block.items() if name != "id"} for block in message["content"]]
+    return {**without_id(message), "content": blocks}
+
+
+def test_tool_use(server):
+    body = ask("What is the weather in Oslo?", tools=[TOOL], temperature=0, max_tokens=200)
+    message = answer(server, body)
+    assert message["stop_reason"] == "tool_use"
+    (call,) = [block for block in message["content"] if block["type"] == "tool_use"]
+    assert call["id"].startswith("toolu_")
+    assert (call["name"], call["input"]) == ("get_weather", {"city": "Oslo"})
+    assert without_call_ids(joined(stream(server, body))) == without_call_ids(message)
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "rain"}
+    turns = [*body["messages"], {"role": "assistant", "content": message["content"]},
+             {"role": "user", "content": [result]}]
+    assert answer(server, {**body, "messages": turns})["stop_reason"] == "end_turn"
+
+
+def test_a_call_that_was_cut(server):
+    body = ask("What is the weather in Oslo?", tools=[TOOL], temperature=0)
+    whole = answer(server, {**body, "max_tokens": 200})["usage"]["output_tokens"]
+    message = answer(server, {**body, "max_tokens": whole - 3})
+    assert message["stop_reason"] == "max_tokens"
+    assert not [block for block in message["content"] if block["type"] == "tool_use"]
+
+
+def test_no_calls_with_tool_choice_none(server):
+    body = ask("What is the weather in Oslo?", tools=[TOOL], tool_choice={"type": "none"}, temperature=0)
+    assert answer(server, body)["stop_reason"] != "tool_use"

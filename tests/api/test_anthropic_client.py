@@ -75,6 +75,25 @@ def test_a_conversation_goes_on(client):
     assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
 
 
+def test_a_tool_loop(client):
+    tool = {"name": "get_weather", "description": "The weather of a city.",
+            "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+    turns = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    for streamed in (False, True):
+        fields = {**ASK, "max_tokens": 200, "tools": [tool], "messages": turns}
+        if streamed:
+            with client.messages.stream(**fields) as stream:
+                message = stream.get_final_message()
+        else:
+            message = client.messages.create(**fields)
+        assert message.stop_reason == "tool_use"
+        (call,) = [block for block in message.content if block.type == "tool_use"]
+        assert call.input == {"city": "Oslo"}
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "rain"}
+        after = [*turns, {"role": "assistant", "content": message.content}, {"role": "user", "content": [result]}]
+        assert client.messages.create(**{**fields, "messages": after}).stop_reason == "end_turn"
+
+
 def test_errors(client):
     with pytest.raises(anthropic.BadRequestError, match="temperature"):
         client.messages.create(**{**ASK, "extra_body": {"temperature": 2}})

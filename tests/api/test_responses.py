@@ -142,3 +142,23 @@ def test_refusals(server):
             assert response.status == status, response.body
             error = response.json()["error"]
             assert set(error) == {"message", "type", "param", "code"} and error["param"] == param
+
+
+def test_function_calls(server):
+    tool = {"type": "function", "name": "get_weather", "description": "The weather of a city.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+    body = ask("What is the weather in Oslo?", tools=[tool], temperature=0, max_output_tokens=200)
+    response = answer(server, body)
+    assert response["status"] == "completed" and response["tools"] == [tool]
+    (call,) = [item for item in response["output"] if item["type"] == "function_call"]
+    assert call["call_id"].startswith("call_") and call["name"] == "get_weather"
+    assert json.loads(call["arguments"]) == {"city": "Oslo"}
+    events = stream(server, body)
+    deltas = [event["delta"] for event in events if event["type"] == "response.function_call_arguments.delta"]
+    assert "".join(deltas) == call["arguments"]
+    assert [item["type"] for item in events[-1]["response"]["output"]] == [item["type"] for item in response["output"]]
+    turns = [{"role": "user", "content": body["input"]}, *response["output"],
+             {"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}]
+    assert answer(server, {**body, "input": turns})["output"][-1]["type"] == "message"
+    plain = answer(server, {**body, "tool_choice": "none"})
+    assert all(item["type"] != "function_call" for item in plain["output"])

@@ -148,7 +148,10 @@ static void test_what_needs_a_grammar_is_refused(void **state)
     (void)state;
     assert_refused(WITH(TOOL ",'tool_choice':{'type':'any'}"), "tool_choice", "not supported");
     assert_refused(WITH(TOOL ",'tool_choice':{'type':'tool','name':'f'}"), "tool_choice", "not supported");
-    assert_refused(WITH(TOOL), "tools", "not supported");
+    assert_refused(WITH("'tools':[{'name':'f','input_schema':{},'strict':true}]"), "tools", "strict");
+    assert_refused(WITH(TOOL ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true}"), "tool_choice",
+                   "not supported");
+    assert_accepted(WITH(TOOL));
     assert_refused(WITH("'output_config':{'format':{'type':'json_schema'}}"), "output_config", "format");
     qn_anthropic_request r;
     qn_error err;

@@ -125,6 +125,8 @@ static void test_refusals(void **state)
     assert_refused(WITH("'tools':[{'type':'web_search'}]"), "tools", "web_search");
     assert_refused(WITH("'tools':[{'type':'function'}]"), "tools", "name");
     assert_refused(WITH("'tools':[{'type':'function','name':'f','parameters':3}]"), "tools", "parameters");
+    assert_accepted(WITH(TOOL ",'parallel_tool_calls':true"));
+    assert_refused(WITH(TOOL ",'parallel_tool_calls':false"), "parallel_tool_calls", "not supported");
     assert_refused(WITH(TOOL ",'tool_choice':'required'"), "tool_choice", "auto and none");
     assert_refused(WITH(TOOL ",'tool_choice':{'type':'function','name':'f'}"), "tool_choice", "auto and none");
 }
