@@ -104,6 +104,6 @@ qn_stream_tokens qn_answer_prompt_logprobs(const qn_answer *answer, size_t promp
 
 /* Of the choices that are over, and of one alone. */
 const qn_answer_totals *qn_answer_totals_of_all(const qn_answer *answer);
-qn_answer_totals qn_answer_totals_of(const qn_answer *answer, const qn_answer_choice *choice);
+qn_answer_totals qn_answer_totals_of(const qn_answer *answer, const qn_answer_choice *one);
 
 #endif
