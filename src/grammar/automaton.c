@@ -22,7 +22,7 @@ typedef struct move {
 } move;
 
 typedef struct nfa {
-    qn_arena *arena;
+    qn_automaton_room *room;
     qn_error *err;
     bool failed;
     char_set *sets;
@@ -37,9 +37,16 @@ static void fail_bound(nfa *n)
     n->failed = true;
 }
 
+static void work(nfa *n, size_t steps)
+{
+    n->room->work += steps;
+    if (n->room->work > QN_AUTOMATON_MOST_WORK)
+        fail_bound(n);
+}
+
 static void *take(nfa *n, size_t count, size_t size)
 {
-    void *data = n->failed ? NULL : qn_arena_alloc(n->arena, count, size);
+    void *data = n->failed ? NULL : qn_arena_alloc(n->room->arena, count, size);
     if (!data && !n->failed) {
         n->failed = true;
         qn_fail_memory(n->err, "pattern", count * size);
@@ -222,6 +229,7 @@ static void make_classes(nfa *n, classes *out)
         for (size_t s = 0; s < n->set_count; s++)
             signature[s] = set_holds(&n->sets[s], out->firsts[i]);
         size_t k = 0;
+        work(n, n->set_count + out->class_count);
         while (k < out->class_count && memcmp(out->holds + k * row, signature, row) != 0)
             k++;
         if (k == out->class_count) {
@@ -260,12 +268,13 @@ static int by_from(const void *a, const void *b)
 
 static void close_subset(subsets *s, uint64_t *set)
 {
-    size_t depth = 0;
-    for (size_t i = 0; i < s->n->state_count; i++)
-        if (qn_bit_get(set, i))
-            s->stack[depth++] = (uint32_t)i;
+    size_t depth = 0, steps = s->words;
+    for (size_t w = 0; w < s->words; w++)
+        for (uint64_t bits = set[w]; bits; bits &= bits - 1)
+            s->stack[depth++] = (uint32_t)(64 * w + (size_t)__builtin_ctzll(bits));
     while (depth > 0) {
         uint32_t state = s->stack[--depth];
+        steps += 1 + s->first_move[state + 1] - s->first_move[state];
         for (uint32_t m = s->first_move[state]; m < s->first_move[state + 1]; m++) {
             const move *at = &s->n->moves[m];
             if (at->set == NO_SET && !qn_bit_get(set, at->to)) {
@@ -274,6 +283,7 @@ static void close_subset(subsets *s, uint64_t *set)
             }
         }
     }
+    work(s->n, steps);
 }
 
 static uint64_t hash_words(const uint64_t *words, size_t count)
@@ -328,14 +338,18 @@ static void follow(subsets *s, size_t from, size_t k, uint64_t *to)
 {
     const bool *holds = s->cl->holds + k * (s->n->set_count + 1);
     const uint64_t *set = s->sets + from * s->words;
+    size_t steps = s->words;
     memset(to, 0, s->words * sizeof *to);
-    for (size_t i = 0; i < s->n->state_count; i++) {
-        if (!qn_bit_get(set, i))
-            continue;
-        for (uint32_t m = s->first_move[i]; m < s->first_move[i + 1]; m++)
-            if (s->n->moves[m].set != NO_SET && holds[s->n->moves[m].set])
-                qn_bit_set(to, s->n->moves[m].to);
+    for (size_t w = 0; w < s->words; w++) {
+        for (uint64_t bits = set[w]; bits; bits &= bits - 1) {
+            size_t i = 64 * w + (size_t)__builtin_ctzll(bits);
+            steps += 1 + s->first_move[i + 1] - s->first_move[i];
+            for (uint32_t m = s->first_move[i]; m < s->first_move[i + 1]; m++)
+                if (s->n->moves[m].set != NO_SET && holds[s->n->moves[m].set])
+                    qn_bit_set(to, s->n->moves[m].to);
+        }
     }
+    work(s->n, steps);
     close_subset(s, to);
 }
 
@@ -397,9 +411,10 @@ static qn_expr token_for_set(void *context, qn_grammar_builder *b, const qn_char
     return qn_expr_token(b, (int32_t)add_set(context, ranges, count));
 }
 
-const qn_automaton *qn_automaton_of_regex(qn_arena *arena, const char *regex, size_t bytes, bool search, qn_error *err)
+const qn_automaton *qn_automaton_of_regex(qn_automaton_room *room, const char *regex, size_t bytes, bool search,
+                                          qn_error *err)
 {
-    nfa n = {.arena = arena, .err = err, .state_count = 2};
+    nfa n = {.room = room, .err = err, .state_count = 2};
     qn_grammar_builder *b;
     qn_expr expr;
     if (qn_grammar_builder_new(&b, err) != QN_OK)
@@ -414,9 +429,10 @@ const qn_automaton *qn_automaton_of_regex(qn_arena *arena, const char *regex, si
     return n.failed ? NULL : determine(&n);
 }
 
-const qn_automaton *qn_automaton_of_texts(qn_arena *arena, const qn_automaton_text *texts, size_t count, qn_error *err)
+const qn_automaton *qn_automaton_of_texts(qn_automaton_room *room, const qn_automaton_text *texts, size_t count,
+                                          qn_error *err)
 {
-    nfa n = {.arena = arena, .err = err, .state_count = 2};
+    nfa n = {.room = room, .err = err, .state_count = 2};
     for (size_t i = 0; i < count && !n.failed; i++) {
         uint32_t from = 0, code;
         for (size_t at = 0, length; at < texts[i].bytes && !n.failed; at += length) {
@@ -432,9 +448,9 @@ const qn_automaton *qn_automaton_of_texts(qn_arena *arena, const qn_automaton_te
     return n.failed ? NULL : determine(&n);
 }
 
-const qn_automaton *qn_automaton_of_length(qn_arena *arena, size_t min, size_t max, qn_error *err)
+const qn_automaton *qn_automaton_of_length(qn_automaton_room *room, size_t min, size_t max, qn_error *err)
 {
-    nfa n = {.arena = arena, .err = err};
+    nfa n = {.room = room, .err = err};
     size_t last = max == QN_UNBOUNDED ? min : max; /* a state for each length; the one behind takes the rest */
     if (last >= QN_AUTOMATON_MOST_STATES - 1)
         fail_bound(&n);
@@ -504,10 +520,10 @@ static void join_classes(nfa *n, const qn_automaton *a, const qn_automaton *b, c
     }
 }
 
-const qn_automaton *qn_automaton_both(qn_arena *arena, const qn_automaton *a, const qn_automaton *b, bool inside,
-                                      qn_error *err)
+const qn_automaton *qn_automaton_both(qn_automaton_room *room, const qn_automaton *a, const qn_automaton *b,
+                                      bool inside, qn_error *err)
 {
-    nfa n = {.arena = arena, .err = err};
+    nfa n = {.room = room, .err = err};
     product p = {.n = &n, .a = a, .b = b};
     classes cl;
     uint32_t *left, *right, *next = NULL;
@@ -524,6 +540,7 @@ const qn_automaton *qn_automaton_both(qn_arena *arena, const qn_automaton *a, co
         uint32_t x = (uint32_t)(p.pairs[from] >> 32), y = (uint32_t)p.pairs[from];
         if ((from + 1) * cl.class_count > QN_AUTOMATON_MOST_CELLS)
             fail_bound(&n);
+        work(&n, cl.class_count);
         next = grown(&n, next, from, &next_capacity, cl.class_count * sizeof *next);
         for (size_t k = 0; next && k < cl.class_count && !n.failed; k++)
             next[from * cl.class_count + k] = pair_number(&p, a->next[x * a->class_count + left[k]],
@@ -580,8 +597,9 @@ static bool *find_live(nfa *n, const qn_automaton *a)
     if (!live)
         return NULL;
     memcpy(live, a->accepting, a->state_count * sizeof *live);
-    for (bool changed = true; changed;) {
+    for (bool changed = true; changed && !n->failed;) {
         changed = false;
+        work(n, a->state_count * a->class_count / 8);
         for (size_t i = a->state_count; i-- > 0;)
             for (size_t k = 0; k < a->class_count && !live[i]; k++)
                 if (live[a->next[i * a->class_count + k]])
@@ -606,11 +624,11 @@ static size_t label_ranges(const qn_automaton *a, size_t from, uint32_t to, qn_c
     return count;
 }
 
-qn_expr qn_automaton_expr(qn_arena *arena, qn_grammar_builder *b, const qn_automaton *a,
+qn_expr qn_automaton_expr(qn_automaton_room *room, qn_grammar_builder *b, const qn_automaton *a,
                           const qn_regex_letters *letters)
 {
     qn_error err;
-    nfa n = {.arena = arena, .err = &err};
+    nfa n = {.room = room, .err = &err};
     const bool *live = find_live(&n, a);
     qn_graph_edge *edges = NULL;
     size_t count = 0, capacity = 0;
@@ -624,6 +642,7 @@ qn_expr qn_automaton_expr(qn_arena *arena, qn_grammar_builder *b, const qn_autom
             if (!live[to] || seen[to] == from + 1)
                 continue;
             seen[to] = (uint32_t)from + 1;
+            work(&n, a->interval_count);
             size_t range_count = label_ranges(a, from, to, ranges);
             qn_expr label = letters ? letters->chars(letters->context, b, ranges, range_count)
                                     : qn_expr_chars(b, ranges, range_count);

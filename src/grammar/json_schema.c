@@ -248,6 +248,7 @@ qn_status qn_json_schema_expr(qn_grammar_builder *b, const json_t *root, const j
         *err = c.err;
         return err->status;
     }
+    c.room.arena = c.arena;
     qn_json_spelling_init(&c.spelling, b, options->any_whitespace);
     const schema_node *node = schema_root_node(&c, schema);
     schema_set_add(&c, &set, node);

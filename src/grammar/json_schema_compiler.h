@@ -17,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "grammar/automaton.h"
 #include "grammar/json_number.h"
 #include "grammar/json_schema.h"
 #include "grammar/json_spelling.h"
@@ -56,6 +57,7 @@ typedef struct compiler {
     qn_json_spelling spelling;
     struct known_pattern *patterns; /* json_schema_text.c: automata that were made */
     qn_arena *arena;
+    qn_automaton_room room;   /* the same memory, for automata */
     schema_node **node_slots; /* hash tables, open addressing */
     size_t node_count, node_capacity;
     compiled_set **sets;

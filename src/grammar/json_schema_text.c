@@ -60,7 +60,7 @@ static const qn_automaton *automaton_of(compiler *c, const pattern *p, const sch
     if (!k)
         return NULL;
     *k = (struct known_pattern){p->regex, p->bytes, p->search,
-                                qn_automaton_of_regex(c->arena, p->regex, p->bytes, p->search, &err), c->patterns};
+                                qn_automaton_of_regex(&c->room, p->regex, p->bytes, p->search, &err), c->patterns};
     if (!k->automaton) {
         fail_from(c, node, keyword, &err);
         return NULL;
@@ -75,7 +75,7 @@ static const qn_automaton *intersect(compiler *c, const qn_automaton *a, const q
     qn_error err;
     if (!a || !b || c->failed)
         return NULL;
-    const qn_automaton *both = qn_automaton_both(c->arena, a, b, inside, &err);
+    const qn_automaton *both = qn_automaton_both(&c->room, a, b, inside, &err);
     if (!both)
         fail_from(c, node, keyword, &err);
     return both;
@@ -112,7 +112,7 @@ static const qn_automaton *all_texts(compiler *c, const shape *s)
     if (c->failed || (s->min_length == 0 && s->max_length == QN_UNBOUNDED))
         return all;
     qn_error err;
-    const qn_automaton *length = qn_automaton_of_length(c->arena, s->min_length, s->max_length, &err);
+    const qn_automaton *length = qn_automaton_of_length(&c->room, s->min_length, s->max_length, &err);
     if (!length)
         fail_from(c, last->node, last->keyword, &err);
     return intersect(c, all, length, true, last->node, last->keyword);
@@ -137,7 +137,7 @@ static qn_expr string_inside(compiler *c, const shape *s, bool bare)
     }
     if (count > 1 || s->min_length > 0 || s->max_length != QN_UNBOUNDED) {
         const qn_automaton *all = all_texts(c, s);
-        return all ? qn_automaton_expr(c->arena, b, all, bare ? NULL : &letters) : QN_NO_WORDS;
+        return all ? qn_automaton_expr(&c->room, b, all, bare ? NULL : &letters) : QN_NO_WORDS;
     }
     qn_error err;
     qn_expr expr = QN_NO_WORDS;
@@ -225,12 +225,12 @@ static size_t all_patterns(compiler *c, const shape *s, name_pattern out[64])
 static const qn_automaton *free_names(compiler *c, const schema_text *names, size_t count)
 {
     qn_error err;
-    const qn_automaton *all = qn_automaton_of_length(c->arena, 0, QN_UNBOUNDED, &err), *taken = NULL;
+    const qn_automaton *all = qn_automaton_of_length(&c->room, 0, QN_UNBOUNDED, &err), *taken = NULL;
     qn_automaton_text *texts = schema_alloc(c, count + 1, sizeof *texts);
     for (size_t i = 0; texts && i < count; i++)
         texts[i] = (qn_automaton_text){names[i].data, names[i].bytes};
     if (texts && all)
-        taken = qn_automaton_of_texts(c->arena, texts, count, &err);
+        taken = qn_automaton_of_texts(&c->room, texts, count, &err);
     if (texts && !taken)
         fail_from(c, NULL, "properties", &err);
     return intersect(c, all, taken, false, NULL, "properties");
@@ -300,7 +300,7 @@ qn_expr schema_other_members_expr(compiler *c, const shape *s, const schema_text
         if (value == QN_NO_WORDS || c->failed)
             continue;
         if (!any_name) {
-            qn_expr inside = qn_automaton_expr(c->arena, c->b, classes[i].names, &letters);
+            qn_expr inside = qn_automaton_expr(&c->room, c->b, classes[i].names, &letters);
             name = qn_words_concat(c->b, (qn_expr[]){quote, inside, quote}, 3);
         }
         options[n++] = qn_words_concat(c->b, (qn_expr[]){name, c->spelling.colon, value}, 3);

@@ -1,6 +1,5 @@
 /* room: grammar */
 /* covers: src/grammar/json_*.c src/grammar/automaton.c */
- * src/grammar/json_number.c */
 /* max_len: 2048 */
 
 /* A schema from anywhere and a text for it: compiling fails with a sentence, or gives a grammar that follows the text.

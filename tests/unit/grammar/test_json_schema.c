@@ -348,6 +348,12 @@ static void test_hostile_schemas_end(void **state)
         fail_msg("%s", err.message);
     json_decref(schema);
 
+    /* a subset construction that doubles with each character */
+    schema = parse("{\"type\":\"string\",\"pattern\":\"a[ab]{400}$\",\"minLength\":3}");
+    assert_null(compile(schema, QN_SCHEMA_JSON, false, &err));
+    assert_non_null(strstr(err.message, "/pattern: cannot be enforced: too large to combine"));
+    json_decref(schema);
+
     qn_buffer_clear(&text);
     for (int i = 0; i < 240; i++)
         qn_buffer_text(&text, "{\"items\":");
