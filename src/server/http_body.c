@@ -58,8 +58,9 @@ static enum MHD_Result refuse_body(qn_http_exchange *exchange, unsigned status, 
     exchange->http->options.write_error(status, exchange->path, message, &body);
     qn_buffer_format(&head,
                      "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-                     "X-Request-Id: %s\r\n%sConnection: close\r\n",
-                     status, reason, body.size, exchange->request_id, status == 503 ? "Retry-After: 1\r\n" : "");
+                     "X-Request-Id: %s\r\nRequest-Id: %s\r\n%sConnection: close\r\n",
+                     status, reason, body.size, exchange->request_id, exchange->request_id,
+                     status == 503 ? "Retry-After: 1\r\n" : "");
     qn_http_headers cors;
     qn_http_list_cors_headers(exchange, status, &cors);
     for (size_t i = 0; i < cors.count; i++) {

@@ -58,6 +58,7 @@ static bool add_header(struct MHD_Response *response, const char *name, const ch
 static bool add_headers(qn_http_exchange *exchange, const qn_http_reply *reply, struct MHD_Response *response)
 {
     bool fine = add_header(response, "X-Request-Id", exchange->request_id);
+    fine = add_header(response, "Request-Id", exchange->request_id) && fine; /* where Anthropic's clients look */
     char number[16];
     if (reply->content_type != NULL) {
         fine = add_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type) && fine;

@@ -33,6 +33,7 @@ def test_message(client):
     message = client.messages.create(**ASK)
     assert message.type == "message" and message.role == "assistant"
     assert message.stop_reason in ("end_turn", "max_tokens")
+    assert message.id == "msg_" + message._request_id
     assert message.usage.input_tokens == client.messages.count_tokens(model="quern-tiny",
                                                                       messages=ASK["messages"]).input_tokens
     assert message.usage.output_tokens > 0
