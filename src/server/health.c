@@ -1,4 +1,5 @@
-/* GET /health: 200 while requests are taken, 503 while draining, so that balancers look elsewhere. GET /version. */
+/* GET /health: 200 while requests are taken, 503 while draining, so that balancers look elsewhere. GET and POST
+ * /ping: the same, for SageMaker. GET /version. */
 #include "server/server_internal.h"
 
 void qn_handle_health(void *context, const qn_http_request *request, qn_http_reply *reply)
@@ -13,6 +14,11 @@ void qn_handle_health(void *context, const qn_http_request *request, qn_http_rep
     reply->status = 200;
     reply->content_type = "application/json";
     qn_buffer_text(&reply->body, "{\"status\":\"ok\"}");
+}
+
+void qn_handle_ping(void *context, const qn_http_request *request, qn_http_reply *reply)
+{
+    qn_handle_health(context, request, reply);
 }
 
 void qn_handle_version(void *context, const qn_http_request *request, qn_http_reply *reply)

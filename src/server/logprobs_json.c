@@ -21,6 +21,13 @@ static void write_text(qn_buffer *out, const qn_tokenizer *tokenizer, int32_t to
     qn_buffer_json_string(out, qn_buffer_string(scratch), scratch->size);
 }
 
+void qn_logprobs_write_text(qn_buffer *out, const qn_tokenizer *tokenizer, int32_t token)
+{
+    qn_buffer scratch = {0};
+    write_text(out, tokenizer, token, &scratch);
+    qn_buffer_free(&scratch);
+}
+
 static void write_bytes(qn_buffer *out, const qn_tokenizer *tokenizer, int32_t token)
 {
     size_t count = 0;

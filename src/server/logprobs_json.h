@@ -16,6 +16,9 @@
 /* Appends a logprob as a number: what JSON has no number for, or is below -9999, is -9999, as vLLM tells it. */
 void qn_logprobs_write_number(qn_buffer *out, float logprob);
 
+/* Appends the text of a token as a JSON string. */
+void qn_logprobs_write_text(qn_buffer *out, const qn_tokenizer *tokenizer, int32_t token);
+
 /* Appends an element of OpenAI's `logprobs.content` for each of `count` tokens, with a comma before it when *out is not
  * empty. entries [count][1 + top]: of the token itself, then the `top` most probable tokens (sampling/logprobs.h). Each
  * has `top` alternatives, the token among them: where it is none of the most probable, it takes the place of the last.

@@ -218,9 +218,9 @@ qn_status qn_chat_kwargs_check(const json_t *kwargs, const char *field, qn_error
     return effort == NULL || known_effort(effort) ? QN_OK : bad_effort(field, effort, err);
 }
 
-static qn_status add_effort(qn_chat_request *request, const json_t *own, qn_error *err)
+static qn_status add_effort(const json_t *document, const json_t *own, json_t *kwargs, qn_error *err)
 {
-    const json_t *effort = qn_field_get(request->document, "reasoning_effort");
+    const json_t *effort = qn_field_get(document, "reasoning_effort");
     if (effort == NULL) {
         return QN_OK;
     }
@@ -232,14 +232,14 @@ static qn_status add_effort(qn_chat_request *request, const json_t *own, qn_erro
         return qn_fail_field(err, QN_USAGE, "reasoning_effort",
                              "reasoning_effort: chat_template_kwargs says otherwise: send one of them");
     }
-    return json_object_set(request->kwargs, "reasoning_effort", (json_t *)(uintptr_t)effort) == 0
+    return json_object_set(kwargs, "reasoning_effort", (json_t *)(uintptr_t)effort) == 0
                ? QN_OK
                : qn_fail_memory(err, "template variables", sizeof(json_t));
 }
 
-static qn_status read_kwargs(qn_chat_request *request, const json_t *defaults, qn_error *err)
+qn_status qn_chat_read_kwargs(const json_t *document, const json_t *defaults, json_t **out, qn_error *err)
 {
-    const json_t *own = qn_field_get(request->document, "chat_template_kwargs");
+    const json_t *own = qn_field_get(document, "chat_template_kwargs");
     if (own != NULL && !json_is_object(own)) {
         return qn_fail_field(err, QN_USAGE, "chat_template_kwargs", "chat_template_kwargs: %s given: send an object",
                              qn_json_type_name(own));
@@ -248,13 +248,19 @@ static qn_status read_kwargs(qn_chat_request *request, const json_t *defaults, q
     if (status != QN_OK) {
         return status;
     }
-    request->kwargs = json_object();
-    if (request->kwargs == NULL ||
-        (defaults != NULL && json_object_update(request->kwargs, (json_t *)(uintptr_t)defaults) != 0) ||
-        (own != NULL && json_object_update(request->kwargs, (json_t *)(uintptr_t)own) != 0)) {
+    json_t *kwargs = json_object();
+    if (kwargs == NULL || (defaults != NULL && json_object_update(kwargs, (json_t *)(uintptr_t)defaults) != 0) ||
+        (own != NULL && json_object_update(kwargs, (json_t *)(uintptr_t)own) != 0)) {
+        json_decref(kwargs);
         return qn_fail_memory(err, "template variables", sizeof(json_t));
     }
-    return add_effort(request, own, err);
+    status = add_effort(document, own, kwargs, err);
+    if (status != QN_OK) {
+        json_decref(kwargs);
+        return status;
+    }
+    *out = kwargs;
+    return QN_OK;
 }
 
 /* Each check alone; the first that fails is the answer. */
@@ -281,7 +287,7 @@ static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *
         status = reads[i](request, err);
     }
     if (status == QN_OK) {
-        status = read_kwargs(request, defaults->kwargs, err);
+        status = qn_chat_read_kwargs(document, defaults->kwargs, &request->kwargs, err);
     }
     if (status == QN_OK) {
         status = qn_chat_messages_normalise(qn_field_get(document, "messages"), &request->messages,

@@ -42,6 +42,10 @@ qn_status qn_chat_request_parse(const char *body, size_t bytes, const qn_chat_de
                                 qn_error *err);
 void qn_chat_request_free(qn_chat_request *request); /* back to {0}; {0} is fine */
 
+/* `chat_template_kwargs` and `reasoning_effort` over the defaults (NULL: none), a new object, the caller's; it shares
+ * values with the document. QN_USAGE names the field; QN_RESOURCE. */
+qn_status qn_chat_read_kwargs(const json_t *document, const json_t *defaults, json_t **out, qn_error *err);
+
 /* Checks template variables: a name that the server sets itself, or an unknown reasoning_effort, is refused. `field`
  * names them in errors. Also for --default-chat-template-kwargs. */
 qn_status qn_chat_kwargs_check(const json_t *kwargs, const char *field, qn_error *err);

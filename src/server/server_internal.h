@@ -55,9 +55,12 @@ void qn_handle_responses(void *context, const qn_http_request *request, qn_http_
 void qn_handle_messages(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_count_tokens(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_completions(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_tokenize(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_detokenize(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_models(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_model(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_health(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_ping(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_load(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_version(void *context, const qn_http_request *request, qn_http_reply *reply);

@@ -1,7 +1,7 @@
 """The request cases that concern what the server has: right status, and the field and code of errors.
 
 What a case checks beyond that (its `check`) is in test_serve.py. Cases of what this version does not have are refused
-(400) or unknown (404), never answered wrongly; they are listed in NOT_YET, which shrinks as features come."""
+(400), never answered wrongly; they are listed in NOT_YET, which shrinks as features come."""
 
 import json
 
@@ -13,8 +13,6 @@ NOT_YET = {
     "tools-required": "tools", "tools-named": "tools", "tools-named-missing": "tools", "parallel-off": "tools",
     "anthropic-tools": "tool_choice", "responses-tools": "tool_choice",
 }
-# paths that this version does not have: 404
-NO_SUCH_PATH = ("/tokenize", "/detokenize")
 # need --api-key: test_auth.py asks them
 AUTHENTICATION = {"auth-missing", "auth-wrong", "auth-anthropic-header"}
 # a body that is made here
@@ -57,7 +55,7 @@ def error_of(response):
 def test_cases_of_what_there_is(server, cases):
     covered, wrong = [], []
     for name, case in cases.items():
-        if name in NOT_YET or name in AUTHENTICATION or case["path"] in NO_SUCH_PATH:
+        if name in NOT_YET or name in AUTHENTICATION:
             continue
         response = send(server, case)
         covered.append(name)
@@ -81,9 +79,3 @@ def test_cases_of_what_is_not_there_are_refused_by_name(server, cases):
         assert response.status == 400, name
         error = error_of(response)  # Anthropic's names no field but in its sentence
         assert error.get("param", error["message"].split(":")[0]) == field, name
-
-
-def test_paths_that_are_not_there_are_404(server, cases):
-    for name, case in cases.items():
-        if case["path"] in NO_SUCH_PATH and name not in AUTHENTICATION:
-            assert send(server, case).status == 404, name
