@@ -52,7 +52,7 @@ typedef struct compiler {
 
 static bool reserve(compiler *c, void *block, size_t *capacity, size_t count, size_t more, size_t size)
 {
-    return qn_builder_reserve(c->b, block, capacity, count, more, 2 * QN_GRAMMAR_MAX_STATES, size,
+    return qn_builder_reserve(c->b, block, capacity, count, more, (size_t)2 * QN_GRAMMAR_MAX_STATES, size,
                               "states of the automaton");
 }
 
