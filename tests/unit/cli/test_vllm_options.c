@@ -29,7 +29,7 @@ static void test_each_is_named_once_and_says_why(void **state)
     (void)state;
     qn_option_table table = make_table();
     qn_vllm_options_add(&table);
-    assert_true(table.option_count > 80);
+    assert_true(table.option_count > 70); /* one that is honoured leaves the table */
     for (size_t i = 0; i < table.option_count; i++) {
         const qn_option *option = &table.options[i];
         assert_true(option->kind == QN_OPTION_NOTICE || option->kind == QN_OPTION_REFUSED);
