@@ -65,8 +65,9 @@ qn_status qn_mask_cache_new(const qn_grammar *grammar, const qn_vocabulary_trie 
     c->path = qn_alloc(trie->max_depth + 1, sizeof *c->path);
     c->scratch = qn_alloc(c->words, sizeof *c->scratch);
     if (!c->path || !c->scratch || !qn_set_table_init(&c->table, grammar)) {
+        qn_fail_memory(err, "token masks", c->words * sizeof *c->scratch);
         qn_mask_cache_free(c);
-        return qn_fail_memory(err, "token masks", c->words * sizeof *c->scratch);
+        return err->status;
     }
     *out = c;
     return QN_OK;

@@ -130,7 +130,7 @@ static void check_along(const qn_grammar *g, qn_mask_cache *cache, const vocabul
 static void masks_of_random_grammars_are_exact(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+    for (uint64_t seed = 1; seed <= 60; seed++) {
         random_grammar r;
         vocabulary v;
         make_vocabulary(&v, seed % 3 ? "ab" : "abx", seed);
@@ -176,7 +176,7 @@ static void masks_of_objects_are_exact(void **state)
 {
     (void)state;
     qn_grammar *g = object_grammar();
-    for (uint64_t seed = 1; seed <= 30; seed++) {
+    for (uint64_t seed = 1; seed <= 10; seed++) {
         vocabulary v;
         make_vocabulary(&v, "ab\"\"{}[],:c", seed);
         qn_vocabulary_trie *trie = make_trie(&v);
@@ -257,7 +257,7 @@ static void ambiguous_grammars_end(void **state)
     qn_mask_cache *cache = new_cache(g, trie);
     qn_matcher *m;
     assert_int_equal(qn_matcher_new(g, &m, &err), QN_OK);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 4; i++) {
         uint64_t mask[WORDS] = {0};
         qn_status status = qn_mask_fill(cache, m, mask, &err);
         assert_true(status == QN_OK || status == QN_RESOURCE);
