@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/size.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, FIRST_CAPACITY = 16 /* of an array that grows */ };
 
 bool qn_size_mul(size_t a, size_t b, size_t *out)
 {
@@ -59,6 +60,24 @@ void *qn_realloc(void *block, size_t count, size_t size)
 {
     size_t bytes;
     return block_bytes(count, size, &bytes) ? realloc(block, bytes) : NULL;
+}
+
+bool qn_reserve(void *block, size_t *capacity, size_t wanted, size_t size)
+{
+    if (wanted <= *capacity)
+        return true;
+    size_t doubled;
+    if (!qn_size_mul(*capacity, 2, &doubled))
+        return false;
+    size_t more = qn_max_size(qn_max_size(doubled, FIRST_CAPACITY), wanted);
+    void *old, *grown; /* *block is a pointer of another type: moved by its bytes */
+    memcpy(&old, block, sizeof old);
+    grown = qn_realloc(old, more, size);
+    if (!grown)
+        return false;
+    memcpy(block, &grown, sizeof grown);
+    *capacity = more;
+    return true;
 }
 
 void qn_free(void *block)

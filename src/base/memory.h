@@ -20,6 +20,10 @@ void *qn_alloc_aligned(size_t count, size_t size);
 /* Grows or shrinks; on failure the old block stays valid and NULL is returned. Not for aligned blocks. */
 void *qn_realloc(void *block, size_t count, size_t size);
 
+/* For an array that grows: makes room for `wanted` elements in all where *capacity is less, at least twice as many as
+ * before. `block` is the address of the pointer to it, which may be NULL. False: out of memory, all as it was. */
+bool qn_reserve(void *block, size_t *capacity, size_t wanted, size_t size);
+
 void qn_free(void *block); /* NULL is fine; takes blocks of all the functions above */
 
 char *qn_strndup(const char *text, size_t bytes); /* copy with a NUL behind */

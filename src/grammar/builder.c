@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "grammar/grammar_internal.h"
 
-enum { EMPTY = 0, NEVER = 1, FIRST_CAPACITY = 64, LONGEST_NAME = 200 };
+enum { EMPTY = 0, NEVER = 1, LONGEST_NAME = 200 };
 enum { MAX_RULES = QN_GRAMMAR_MAX_EXPRESSIONS, MAX_WORDS = QN_GRAMMAR_MAX_PARTS };
 #define LARGEST_COUNT ((size_t)1 << 30) /* larger bounds of repetitions are refused */
 
@@ -21,20 +21,11 @@ bool qn_builder_reserve(qn_grammar_builder *b, void *block, size_t *capacity, si
         qn_fail(&b->error, QN_USAGE, "grammar: more than %zu %s: make it smaller", most, what);
         return false;
     }
-    if (count + more <= *capacity)
+    if (qn_reserve(block, capacity, count + more, size))
         return true;
-    size_t wanted = qn_max_size(qn_max_size(2 * *capacity, FIRST_CAPACITY), count + more);
-    void *old, *grown;
-    memcpy(&old, block, sizeof old);
-    grown = qn_realloc(old, wanted, size);
-    if (!grown) {
-        b->failed = true;
-        qn_fail_memory(&b->error, "grammar", (unsigned long long)wanted * size);
-        return false;
-    }
-    memcpy(block, &grown, sizeof grown);
-    *capacity = wanted;
-    return true;
+    b->failed = true;
+    qn_fail_memory(&b->error, "grammar", (unsigned long long)(count + more) * size);
+    return false;
 }
 
 static void misuse(qn_grammar_builder *b, const char *what)

@@ -13,19 +13,10 @@ static const uint64_t MOST_WORK = 1 << 22; /* stacks looked at in one go: some t
 
 static bool grow(qn_set_table *table, void *block, size_t *capacity, size_t wanted, size_t size)
 {
-    if (wanted <= *capacity)
+    if (qn_reserve(block, capacity, wanted, size))
         return true;
-    size_t more = qn_max_size(qn_max_size(2 * *capacity, 64), wanted);
-    void *old, *grown;
-    memcpy(&old, block, sizeof old);
-    grown = qn_realloc(old, more, size);
-    if (!grown) {
-        table->failed = true;
-        return false;
-    }
-    memcpy(block, &grown, sizeof grown);
-    *capacity = more;
-    return true;
+    table->failed = true;
+    return false;
 }
 
 bool qn_set_table_init(qn_set_table *table, const qn_grammar *grammar)

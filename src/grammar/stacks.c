@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/size.h"
 #include "grammar/matcher.h"
 
 enum { FIRST_SLOTS = 64, FIRST_SEEN = 64, MOST_PENDING = 1 << 18, MOST_SEEN = 4 * QN_MATCHER_MAX_STACKS };
@@ -17,19 +16,10 @@ enum { MOST_FRAMES = 1 << 24 };
 
 static bool grow(qn_frame_store *store, void *block, size_t *capacity, size_t wanted, size_t size)
 {
-    if (wanted <= *capacity)
+    if (qn_reserve(block, capacity, wanted, size))
         return true;
-    size_t more = qn_max_size(qn_max_size(2 * *capacity, 16), wanted);
-    void *old, *grown;
-    memcpy(&old, block, sizeof old);
-    grown = qn_realloc(old, more, size);
-    if (!grown) {
-        store->short_of_memory = true;
-        return false;
-    }
-    memcpy(block, &grown, sizeof grown);
-    *capacity = more;
-    return true;
+    store->short_of_memory = true;
+    return false;
 }
 
 static uint64_t mix(uint64_t a, uint64_t b)

@@ -94,19 +94,10 @@ static void allow_tokens(const qn_vocabulary_trie *trie, size_t node, uint64_t *
 
 static bool grow(qn_mask_cache *c, void *block, size_t *capacity, size_t wanted, size_t size)
 {
-    if (wanted <= *capacity)
+    if (qn_reserve(block, capacity, wanted, size))
         return true;
-    size_t more = qn_max_size(qn_max_size(2 * *capacity, 16), wanted);
-    void *old, *grown;
-    memcpy(&old, block, sizeof old);
-    grown = qn_realloc(old, more, size);
-    if (!grown) {
-        c->table.failed = true;
-        return false;
-    }
-    memcpy(block, &grown, sizeof grown);
-    *capacity = more;
-    return true;
+    c->table.failed = true;
+    return false;
 }
 
 static void add_waiting(qn_mask_cache *c, qn_top_entry *top, uint32_t node, uint32_t state)

@@ -37,6 +37,29 @@ static void test_overflow_gives_null(void **state)
     qn_free(block);
 }
 
+static void test_an_array_grows_or_stays(void **state)
+{
+    (void)state;
+    int32_t *numbers = NULL;
+    size_t capacity = 0;
+    for (int32_t i = 0; i < 1000; i++) {
+        size_t before = capacity;
+        assert_true(qn_reserve(&numbers, &capacity, (size_t)i + 1, sizeof *numbers));
+        assert_true(capacity > (size_t)i && (capacity == before || capacity >= 2 * before));
+        numbers[i] = i;
+    }
+    size_t before = capacity;
+    const int32_t *block = numbers;
+    assert_false(qn_reserve(&numbers, &capacity, SIZE_MAX / 2, sizeof *numbers));
+    qn_fault_arm(QN_FAULT_ALLOC, 1);
+    assert_false(qn_reserve(&numbers, &capacity, capacity + 1, sizeof *numbers));
+    qn_fault_disarm();
+    assert_true(capacity == before && numbers == block);
+    for (int32_t i = 0; i < 1000; i++)
+        assert_int_equal(numbers[i], i);
+    qn_free(numbers);
+}
+
 static void test_zeroed_and_aligned(void **state)
 {
     (void)state;
@@ -110,9 +133,13 @@ static void test_checked_arithmetic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty_blocks_are_unique), cmocka_unit_test(test_overflow_gives_null),
-        cmocka_unit_test(test_zeroed_and_aligned),      cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_realloc_keeps_content),   cmocka_unit_test(test_every_function_can_be_made_to_fail),
+        cmocka_unit_test(test_empty_blocks_are_unique),
+        cmocka_unit_test(test_overflow_gives_null),
+        cmocka_unit_test(test_an_array_grows_or_stays),
+        cmocka_unit_test(test_zeroed_and_aligned),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_realloc_keeps_content),
+        cmocka_unit_test(test_every_function_can_be_made_to_fail),
         cmocka_unit_test(test_checked_arithmetic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
