@@ -123,6 +123,15 @@ static const char *find_category(const char *name, size_t bytes)
     return NULL;
 }
 
+/* White space of both kinds that there are, Unicode's and ECMA-262's \s; each has one character more. */
+static void add_spaces(qn_char_set *set)
+{
+    static const qn_char_range spaces[] = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},
+                                           {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+                                           {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+    qn_char_set_add_ranges(set, spaces, sizeof spaces / sizeof spaces[0]);
+}
+
 bool qn_char_property_add(qn_char_properties *properties, const char *name, size_t bytes, qn_char_set *set)
 {
     const char *const before[] = {"gc=", "General_Category="};
@@ -143,18 +152,8 @@ bool qn_char_property_add(qn_char_properties *properties, const char *name, size
     } else if (same(name, bytes, "ASCII_Hex_Digit") || same(name, bytes, "AHex")) {
         qn_char_set_add_ranges(set, (qn_char_range[]){{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, 3);
     } else if (same(name, bytes, "White_Space") || same(name, bytes, "space")) {
-        qn_char_set_add_ranges(set,
-                               (qn_char_range[]){{9, 13},
-                                                 {' ', ' '},
-                                                 {0x85, 0x85},
-                                                 {0xA0, 0xA0},
-                                                 {0x1680, 0x1680},
-                                                 {0x2000, 0x200A},
-                                                 {0x2028, 0x2029},
-                                                 {0x202F, 0x202F},
-                                                 {0x205F, 0x205F},
-                                                 {0x3000, 0x3000}},
-                               10);
+        add_spaces(set);
+        qn_char_set_add(set, 0x85, 0x85);
     } else if (same(name, bytes, "Assigned")) {
         qn_char_set rest = {0};
         add_category(properties, "Cn", &rest);
@@ -184,18 +183,8 @@ void qn_char_set_add_word(qn_char_set *set)
 
 void qn_char_set_add_space(qn_char_set *set)
 {
-    qn_char_set_add_ranges(set,
-                           (qn_char_range[]){{9, 13},
-                                             {' ', ' '},
-                                             {0xA0, 0xA0},
-                                             {0x1680, 0x1680},
-                                             {0x2000, 0x200A},
-                                             {0x2028, 0x2029},
-                                             {0x202F, 0x202F},
-                                             {0x205F, 0x205F},
-                                             {0x3000, 0x3000},
-                                             {0xFEFF, 0xFEFF}},
-                           10);
+    add_spaces(set);
+    qn_char_set_add(set, 0xFEFF, 0xFEFF);
 }
 
 /* ---- case ---- */
