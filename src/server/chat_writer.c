@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "server/logprobs_json.h"
 #include "server/openai_response.h"
-#include "server/sse.h"
 
 typedef struct chat_writer {
     qn_openai_head head;
@@ -89,14 +88,6 @@ static qn_chat_prompt_part prompt_ids(const chat_writer *w, const qn_answer *ans
 
 /* ---- a stream of chunks ---- */
 
-/* Frames what is in scratch as one event. */
-static void send_chunk(chat_writer *w, qn_buffer *out)
-{
-    qn_sse_data(out, qn_buffer_string(&w->scratch), w->scratch.size);
-    out->failed = out->failed || w->scratch.failed;
-    qn_buffer_clear(&w->scratch);
-}
-
 static void begin(void *writer, const qn_answer *answer, qn_buffer *out)
 {
     chat_writer *w = writer;
@@ -105,11 +96,11 @@ static void begin(void *writer, const qn_answer *answer, qn_buffer *out)
         const qn_answer_choice choice = qn_answer_choice_at(answer, i);
         const qn_answer_totals so_far = qn_answer_totals_of(answer, &choice);
         qn_chat_write_role_chunk(&w->scratch, &w->head, i, &prompt, &so_far);
-        send_chunk(w, out);
+        qn_openai_send(&w->scratch, out);
         if (w->echo.size > 0) {
             qn_chat_write_text_chunk(&w->scratch, &w->head, i, QN_OUTPUT_CONTENT, w->echo.data, w->echo.size, NULL,
                                      &so_far);
-            send_chunk(w, out);
+            qn_openai_send(&w->scratch, out);
         }
     }
 }
@@ -132,22 +123,17 @@ static void news(void *writer, const qn_answer *answer, const qn_answer_choice *
         }
         qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, part->kind, part->text, part->bytes, tokens,
                                  &totals);
-        send_chunk(w, out);
+        qn_openai_send(&w->scratch, out);
         tokens = NULL;
     }
     if (choice->over) {
         qn_chat_write_finish_chunk(&w->scratch, &w->head, choice->index, &choice->result, tokens, &totals);
-        send_chunk(w, out);
+        qn_openai_send(&w->scratch, out);
     } else if (tokens != NULL && (told.logprobs != NULL || told.with_ids)) {
         qn_chat_write_text_chunk(&w->scratch, &w->head, choice->index, QN_OUTPUT_CONTENT, "", 0, tokens, &totals);
-        send_chunk(w, out);
+        qn_openai_send(&w->scratch, out);
     }
     qn_buffer_free(&logprobs);
-}
-
-static void send_done(qn_buffer *out)
-{
-    qn_sse_data(out, "[DONE]", strlen("[DONE]"));
 }
 
 static void end(void *writer, const qn_answer *answer, qn_buffer *out)
@@ -155,18 +141,15 @@ static void end(void *writer, const qn_answer *answer, qn_buffer *out)
     chat_writer *w = writer;
     if (w->head.include_usage) {
         qn_chat_write_usage_chunk(&w->scratch, &w->head, qn_answer_totals_of_all(answer));
-        send_chunk(w, out);
+        qn_openai_send(&w->scratch, out);
     }
-    send_done(out);
+    qn_openai_send_done(out);
 }
 
 static void fail(void *writer, const qn_api_error *error, const qn_error *err, qn_buffer *out)
 {
     chat_writer *w = writer;
-    qn_buffer_clear(&w->scratch);
-    qn_api_error_write(error, err, &w->scratch);
-    send_chunk(w, out);
-    send_done(out);
+    qn_openai_send_failure(error, err, &w->scratch, out);
 }
 
 /* ---- one body ---- */

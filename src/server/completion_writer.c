@@ -129,14 +129,6 @@ static void write_choice(const completion_writer *w, const qn_answer *answer, co
 
 /* ---- a stream of chunks ---- */
 
-/* Frames what is in scratch as one event. */
-static void send_chunk(completion_writer *w, qn_buffer *out)
-{
-    qn_sse_data(out, qn_buffer_string(&w->scratch), w->scratch.size);
-    out->failed = out->failed || w->scratch.failed;
-    qn_buffer_clear(&w->scratch);
-}
-
 /* There is nothing to tell yet, but that the request was taken. */
 static void begin(void *writer, const qn_answer *answer, qn_buffer *out)
 {
@@ -166,12 +158,7 @@ static void news(void *writer, const qn_answer *answer, const qn_answer_choice *
     }
     qn_openai_write_chunk_usage(&w->scratch, &w->head, &totals);
     qn_buffer_char(&w->scratch, '}');
-    send_chunk(w, out);
-}
-
-static void send_done(qn_buffer *out)
-{
-    qn_sse_data(out, "[DONE]", strlen("[DONE]"));
+    qn_openai_send(&w->scratch, out);
 }
 
 static void end(void *writer, const qn_answer *answer, qn_buffer *out)
@@ -182,18 +169,15 @@ static void end(void *writer, const qn_answer *answer, qn_buffer *out)
         qn_buffer_text(&w->scratch, ",\"choices\":[]");
         qn_openai_write_usage(&w->scratch, &w->head, qn_answer_totals_of_all(answer));
         qn_buffer_char(&w->scratch, '}');
-        send_chunk(w, out);
+        qn_openai_send(&w->scratch, out);
     }
-    send_done(out);
+    qn_openai_send_done(out);
 }
 
 static void fail(void *writer, const qn_api_error *error, const qn_error *err, qn_buffer *out)
 {
     completion_writer *w = writer;
-    qn_buffer_clear(&w->scratch);
-    qn_api_error_write(error, err, &w->scratch);
-    send_chunk(w, out);
-    send_done(out);
+    qn_openai_send_failure(error, err, &w->scratch, out);
 }
 
 /* ---- one body ---- */

@@ -5,6 +5,27 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/sse.h"
+
+void qn_openai_send(qn_buffer *json, qn_buffer *out)
+{
+    qn_sse_data(out, qn_buffer_string(json), json->size);
+    out->failed = out->failed || json->failed;
+    qn_buffer_clear(json);
+}
+
+void qn_openai_send_done(qn_buffer *out)
+{
+    qn_sse_data(out, "[DONE]", strlen("[DONE]"));
+}
+
+void qn_openai_send_failure(const qn_api_error *error, const qn_error *err, qn_buffer *json, qn_buffer *out)
+{
+    qn_buffer_clear(json);
+    qn_api_error_write(error, err, json);
+    qn_openai_send(json, out);
+    qn_openai_send_done(out);
+}
 
 void qn_openai_head_start(qn_openai_head *head, const char *prefix, const char *request_id)
 {

@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "engine/stream.h"
 #include "server/answer_totals.h"
+#include "server/api_error.h"
 #include "server/http.h"
 
 /* What all parts of one answer say. */
@@ -20,6 +21,16 @@ typedef struct qn_openai_head {
     bool continuous_usage; /* stream_options.continuous_usage_stats: every chunk tells the usage so far */
     bool prompt_details;   /* --enable-prompt-tokens-details */
 } qn_openai_head;
+
+/* ---- of a stream ---- */
+
+/* Frames what is in `json`, one chunk, as an event, and empties it. */
+void qn_openai_send(qn_buffer *json, qn_buffer *out);
+void qn_openai_send_done(qn_buffer *out); /* data: [DONE] */
+/* The error as an event, and the end; what is in `json` is dropped. */
+void qn_openai_send_failure(const qn_api_error *error, const qn_error *err, qn_buffer *json, qn_buffer *out);
+
+/* ---- of all bodies ---- */
 
 /* Fills in the id and the time. prefix: "chatcmpl-", at most 15 bytes. */
 void qn_openai_head_start(qn_openai_head *head, const char *prefix, const char *request_id);
