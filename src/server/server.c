@@ -145,21 +145,17 @@ void qn_reply_error(qn_http_reply *reply, const qn_error *err)
     qn_reply_api_error(reply, error, err);
 }
 
-/* An error that was found before there was a handler, in the shape of the API that the path belongs to. */
-static void write_path_error(const char *path, const qn_api_error *error, const qn_error *err, qn_buffer *out)
+typedef void (*error_writer)(const qn_api_error *error, const qn_error *err, qn_buffer *out);
+
+/* An error that was found before there was a handler has the shape of the API that the path belongs to. */
+static error_writer writer_of(const char *path)
 {
-    if (qn_anthropic_path(path)) {
-        qn_anthropic_error_write(error, err, out);
-    } else {
-        qn_api_error_write(error, err, out);
-    }
+    return qn_anthropic_path(path) ? qn_anthropic_error_write : qn_api_error_write;
 }
 
 void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error error, const qn_error *err)
 {
-    qn_reply_api_error(reply, error, err);
-    qn_buffer_clear(&reply->body);
-    write_path_error(path, &error, err, &reply->body);
+    qn_reply_error_as(reply, writer_of(path), error, err);
 }
 
 static void write_http_error(unsigned status, const char *path, const char *message, qn_buffer *out)
@@ -170,7 +166,7 @@ static void write_http_error(unsigned status, const char *path, const char *mess
                        : status == 404 ? "not_found"
                        : status == 503 ? "overloaded"
                                        : NULL;
-    write_path_error(path, &(qn_api_error){.status = status, .code = code}, &err, out);
+    writer_of(path)(&(qn_api_error){.status = status, .code = code}, &err, out);
 }
 
 static bool admit(void *context, const qn_http_request *head, qn_http_reply *reply)
