@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "shared_files.h"
+#include "unit/shared_files.h"
 
 static bool is_required(void)
 {

@@ -15,6 +15,7 @@
 #include "base/json_wide.h"
 #include "grammar/json_schema.h"
 #include "grammar/matcher.h"
+#include "unit/shared_files.h"
 
 /* The grammar of a schema; NULL and err when it is refused. */
 static qn_grammar *compile(const json_t *schema, qn_schema_form form, bool any_whitespace, qn_error *err)
@@ -424,7 +425,6 @@ static void test_short_memory(void **state)
 
 /* The shared cases, where they are: every case of our own, and of the suite every instance that a compiled schema has.
  */
-
 static const char *next_line(const qn_buffer *file, size_t *at, size_t *bytes)
 {
     if (*at >= file->size)
@@ -433,20 +433,6 @@ static const char *next_line(const qn_buffer *file, size_t *at, size_t *bytes)
     *bytes = end ? (size_t)(end - line) : file->size - *at;
     *at += *bytes + 1;
     return line;
-}
-
-static bool read_cases(const char *name, qn_buffer *out)
-{
-    char path[128];
-    char block[4096];
-    snprintf(path, sizeof path, "../shared/cases/json_schema/%s", name);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return false;
-    for (size_t n; (n = fread(block, 1, sizeof block, file)) > 0;)
-        qn_buffer_append(out, block, n);
-    fclose(file);
-    return !out->failed;
 }
 
 static void check_texts(const qn_grammar *grammar, const json_t *texts, bool expected, const char *name)
@@ -464,7 +450,7 @@ static void test_own_cases(void **state)
     qn_buffer file = {0};
     qn_error err;
     size_t at = 0, bytes;
-    if (!read_cases("own.jsonl", &file))
+    if (!shared_file_read("cases/json_schema/own.jsonl", &file))
         skip();
     for (const char *line; (line = next_line(&file, &at, &bytes));) {
         json_t *one;
@@ -536,7 +522,7 @@ static void test_suite_cases(void **state)
     qn_buffer file = {0};
     qn_error err;
     size_t at = 0, bytes, compiled = 0, refused = 0;
-    if (!read_cases("suite-2020-12.jsonl", &file))
+    if (!shared_file_read("cases/json_schema/suite-2020-12.jsonl", &file))
         skip();
     for (const char *line; (line = next_line(&file, &at, &bytes));) {
         json_t *one, *test;

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "shared_files.h"
+#include "unit/shared_files.h"
 #include "small_tokenizer.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
