@@ -45,6 +45,20 @@ def open_stream(server, body):
     return connection, response
 
 
+def named_events(server, path, body):
+    """The events of a stream whose events have names, each checked to carry its own."""
+    response = server.post(path, {**body, "stream": True})
+    assert response.status == 200, response.body
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = []
+    for block in response.body.decode().split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == "event: " + event["type"]
+        events.append(event)
+    return events
+
+
 def error_of(response):
     error = response.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}

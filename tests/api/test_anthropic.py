@@ -2,6 +2,8 @@
 
 import json
 
+from chat_client import named_events
+
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 
@@ -34,16 +36,8 @@ def answer(server, body):
 
 
 def stream(server, body):
-    """The events of a streamed answer, each checked to carry its own name, pings left out."""
-    response = server.post(MESSAGES, {**body, "stream": True})
-    assert response.status == 200, response.body
-    assert response.headers["content-type"].startswith("text/event-stream")
-    events = []
-    for block in response.body.decode().split("\n\n")[:-1]:
-        name, data = block.split("\n")
-        event = json.loads(data.removeprefix("data: "))
-        assert name == "event: " + event["type"]
-        events.append(event)
+    """The events of a streamed answer, pings left out."""
+    events = named_events(server, MESSAGES, body)
     assert events[1] == {"type": "ping"}
     return [event for event in events if event["type"] != "ping"]
 

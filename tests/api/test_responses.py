@@ -2,6 +2,8 @@
 
 import json
 
+from chat_client import named_events
+
 RESPONSES = "/v1/responses"
 
 
@@ -16,17 +18,9 @@ def answer(server, body):
 
 
 def stream(server, body):
-    """The events of a streamed response, numbered and each carrying its own name."""
-    response = server.post(RESPONSES, {**body, "stream": True})
-    assert response.status == 200, response.body
-    assert response.headers["content-type"].startswith("text/event-stream")
-    events = []
-    for block in response.body.decode().split("\n\n")[:-1]:
-        name, data = block.split("\n")
-        event = json.loads(data.removeprefix("data: "))
-        assert name == "event: " + event["type"]
-        assert event["sequence_number"] == len(events)
-        events.append(event)
+    """The events of a streamed response, each with its number."""
+    events = named_events(server, RESPONSES, body)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
     return events
 
 

@@ -7,26 +7,12 @@
 #include <cmocka.h>
 
 #include "server/anthropic_messages.h"
-
-/* JSON written with ' for ". */
-static json_t *load(const char *text)
-{
-    char *copy = strdup(text);
-    assert_non_null(copy);
-    for (char *c = copy; *c != '\0'; c++) {
-        *c = *c == '\'' ? '"' : *c;
-    }
-    json_t *value = json_loads(copy, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (value == NULL) {
-        fail_msg("no JSON: %s", copy);
-    }
-    free(copy);
-    return value;
-}
+#include "unit/server/api_texts.h"
 
 static void assert_becomes(const char *system, const char *messages, const char *wanted)
 {
-    json_t *given = load(messages), *expected = load(wanted), *says = system != NULL ? load(system) : NULL;
+    json_t *given = quoted_json(messages), *expected = quoted_json(wanted),
+           *says = system != NULL ? quoted_json(system) : NULL;
     json_t *before = json_deep_copy(given), *out = NULL;
     qn_unknown_fields unknown = {0};
     qn_error err;
@@ -100,7 +86,8 @@ static void test_tools_in_history(void **state)
 
 static void assert_refused(const char *system, const char *messages, const char *field, const char *part)
 {
-    json_t *given = messages != NULL ? load(messages) : NULL, *says = system != NULL ? load(system) : NULL;
+    json_t *given = messages != NULL ? quoted_json(messages) : NULL,
+           *says = system != NULL ? quoted_json(system) : NULL;
     json_t *out = NULL;
     qn_unknown_fields unknown = {0};
     qn_error err;
@@ -152,7 +139,7 @@ static void test_refusals(void **state)
 static void test_unknown_fields_are_told(void **state)
 {
     (void)state;
-    json_t *given = load("[{'role':'user','name':'n','content':[{'type':'text','text':'x','mood':'good'}]}]");
+    json_t *given = quoted_json("[{'role':'user','name':'n','content':[{'type':'text','text':'x','mood':'good'}]}]");
     json_t *out = NULL;
     qn_unknown_fields unknown = {0};
     qn_error err;

@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "server/anthropic_request.h"
+#include "unit/server/api_texts.h"
 
 /* The body is written with ' for ". */
 static qn_status parse_with(const char *body, bool counting, const json_t *kwargs, qn_anthropic_request *out,
@@ -19,11 +20,7 @@ static qn_status parse_with(const char *body, bool counting, const json_t *kwarg
         .limits = {.sampling = {.temperature = 0.5f, .top_p = 0.75f, .top_k = -1, .repetition_penalty = 1},
                    .vocab_size = 1000},
         .kwargs = kwargs};
-    char *copy = strdup(body);
-    assert_non_null(copy);
-    for (char *c = copy; *c != '\0'; c++) {
-        *c = *c == '\'' ? '"' : *c;
-    }
+    char *copy = double_quoted(body);
     qn_status status = qn_anthropic_request_parse(copy, strlen(copy), counting, &defaults, out, err);
     free(copy);
     return status;
@@ -45,12 +42,7 @@ static void assert_refused(const char *body, const char *field, const char *part
     if (parse(body, &request, &err) != QN_USAGE) {
         fail_msg("not refused: %s", body);
     }
-    if (strcmp(err.field, field) != 0) {
-        fail_msg("%s: names '%s', not '%s' (%s)", body, err.field, field, err.message);
-    }
-    if (strstr(err.message, part) == NULL) {
-        fail_msg("%s: '%s' does not say '%s'", body, err.message, part);
-    }
+    assert_error_is(body, &err, field, part);
 }
 
 static void assert_accepted(const char *body)

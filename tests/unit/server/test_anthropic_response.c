@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "server/anthropic_response.h"
+#include "unit/server/api_texts.h"
 
 #define PART(kind_, text_)                                           \
     {                                                                \
@@ -32,27 +33,6 @@ static qn_result result(qn_finish finish)
                        .completion_tokens = 5,
                        .reasoning_tokens = 2,
                        .timings = {.cached_tokens = 8}};
-}
-
-/* The events of a stream as a list; each has to carry its own name as its type. */
-static json_t *events_of(qn_buffer *out)
-{
-    json_t *events = json_array();
-    const char *at = qn_buffer_string(out);
-    while (*at != '\0') {
-        char name[64];
-        int used = 0;
-        assert_int_equal(sscanf(at, "event: %63s\ndata: %n", name, &used), 1);
-        const char *end = strstr(at, "\n\n");
-        assert_non_null(end);
-        json_t *data = json_loadb(at + used, (size_t)(end - at) - (size_t)used, 0, NULL);
-        assert_non_null(data);
-        assert_string_equal(json_string_value(json_object_get(data, "type")), name);
-        assert_int_equal(json_array_append_new(events, data), 0);
-        at = end + 2;
-    }
-    qn_buffer_free(out);
-    return events;
 }
 
 static void assert_json(const json_t *value, const char *wanted)
@@ -83,7 +63,7 @@ static void test_stream(void **state)
         qn_anthropic_write_part(&m, &parts[i], &out);
     }
     qn_anthropic_write_end(&m, &r, &out);
-    json_t *events = events_of(&out);
+    json_t *events = named_events(&out);
     assert_int_equal(json_array_size(events), 15);
     const json_t *begun = json_object_get(json_array_get(events, 0), "message");
     assert_string_equal(json_string_value(json_object_get(begun, "model")), "quern \"tiny\"");

@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "server/openai_chat.h"
+#include "unit/server/api_texts.h"
 
 static qn_chat_defaults defaults(void)
 {
@@ -37,12 +38,7 @@ static void assert_refused(const char *body, const char *field, const char *part
     }
     assert_int_equal(status, QN_USAGE);
     assert_int_equal(err.status, QN_USAGE);
-    if (strcmp(err.field, field) != 0) {
-        fail_msg("%s: names '%s', not '%s' (%s)", body, err.field, field, err.message);
-    }
-    if (strstr(err.message, part) == NULL) {
-        fail_msg("%s: '%s' does not say '%s'", body, err.message, part);
-    }
+    assert_error_is(body, &err, field, part);
 }
 
 static void assert_accepted(const char *body)

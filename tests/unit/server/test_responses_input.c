@@ -7,26 +7,12 @@
 #include <cmocka.h>
 
 #include "server/responses_input.h"
-
-/* JSON written with ' for ". */
-static json_t *load(const char *text)
-{
-    char *copy = strdup(text);
-    assert_non_null(copy);
-    for (char *c = copy; *c != '\0'; c++) {
-        *c = *c == '\'' ? '"' : *c;
-    }
-    json_t *value = json_loads(copy, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    if (value == NULL) {
-        fail_msg("no JSON: %s", copy);
-    }
-    free(copy);
-    return value;
-}
+#include "unit/server/api_texts.h"
 
 static void assert_becomes(const char *input, const char *wanted)
 {
-    json_t *given = load(input), *expected = load(wanted), *out = json_array(), *before = json_deep_copy(given);
+    json_t *given = quoted_json(input), *expected = quoted_json(wanted), *out = json_array(),
+           *before = json_deep_copy(given);
     qn_unknown_fields unknown = {0};
     qn_error err;
     if (qn_responses_input_translate(given, out, &unknown, &err) != QN_OK) {
@@ -79,7 +65,7 @@ static void test_turns_of_the_assistant(void **state)
 
 static void assert_refused(const char *input, const char *part)
 {
-    json_t *given = load(input), *out = json_array();
+    json_t *given = quoted_json(input), *out = json_array();
     qn_unknown_fields unknown = {0};
     qn_error err;
     if (qn_responses_input_translate(given, out, &unknown, &err) != QN_USAGE) {

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "server/responses_request.h"
+#include "unit/server/api_texts.h"
 
 /* The body is written with ' for ". */
 static qn_status parse(const char *body, qn_responses_request *out, qn_error *err)
@@ -16,11 +17,7 @@ static qn_status parse(const char *body, qn_responses_request *out, qn_error *er
     const qn_chat_defaults defaults = {
         .limits = {.sampling = {.temperature = 0.5f, .top_p = 0.75f, .top_k = -1, .repetition_penalty = 1},
                    .vocab_size = 1000}};
-    char *copy = strdup(body);
-    assert_non_null(copy);
-    for (char *c = copy; *c != '\0'; c++) {
-        *c = *c == '\'' ? '"' : *c;
-    }
+    char *copy = double_quoted(body);
     qn_status status = qn_responses_request_parse(copy, strlen(copy), &defaults, out, err);
     free(copy);
     return status;
@@ -37,12 +34,7 @@ static void assert_refused(const char *body, const char *field, const char *part
     if (parse(body, &request, &err) != QN_USAGE) {
         fail_msg("not refused: %s", body);
     }
-    if (strcmp(err.field, field) != 0) {
-        fail_msg("%s: names '%s', not '%s' (%s)", body, err.field, field, err.message);
-    }
-    if (strstr(err.message, part) == NULL) {
-        fail_msg("%s: '%s' does not say '%s'", body, err.message, part);
-    }
+    assert_error_is(body, &err, field, part);
 }
 
 static void assert_accepted(const char *body)

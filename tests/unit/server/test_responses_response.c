@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "server/responses_response.h"
+#include "unit/server/api_texts.h"
 
 #define PART(kind_, text_)                                           \
     {                                                                \
@@ -39,22 +40,10 @@ static qn_result result(qn_finish finish)
 /* The events as a list; each has to carry its name and its number. */
 static json_t *events_of(qn_buffer *out)
 {
-    json_t *events = json_array();
-    const char *at = qn_buffer_string(out);
-    while (*at != '\0') {
-        char name[64];
-        int used = 0;
-        assert_int_equal(sscanf(at, "event: %63s\ndata: %n", name, &used), 1);
-        const char *end = strstr(at, "\n\n");
-        assert_non_null(end);
-        json_t *data = json_loadb(at + used, (size_t)(end - at) - (size_t)used, 0, NULL);
-        assert_non_null(data);
-        assert_string_equal(json_string_value(json_object_get(data, "type")), name);
-        assert_int_equal(json_integer_value(json_object_get(data, "sequence_number")), json_array_size(events));
-        assert_int_equal(json_array_append_new(events, data), 0);
-        at = end + 2;
+    json_t *events = named_events(out);
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        assert_int_equal(json_integer_value(json_object_get(json_array_get(events, i), "sequence_number")), i);
     }
-    qn_buffer_free(out);
     return events;
 }
 
