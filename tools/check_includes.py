@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "schedule": ["base"],
     "grammar": ["base"],
     "model": ["base", "checkpoint", "kernels", "kv"],
-    "text": ["base"],
+    "text": ["base", "grammar"],
     "sampling": ["base"],
     "engine": ["base", "checkpoint", "kernels", "kv", "schedule", "grammar", "model", "text", "sampling"],
     "server": ["base", "checkpoint", "kernels", "kv", "schedule", "grammar", "model", "text", "sampling", "engine"],

@@ -1,0 +1,236 @@
+#include "text/tool_grammar.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "grammar/json_schema.h"
+
+typedef struct tags {
+    qn_expr call, call_end, key, key_end, value, value_end; /* the opening ones alone, the others with `line` */
+    qn_expr line;                                           /* what follows NAME and a closing tag */
+} tags;
+
+static qn_status find_tag(qn_grammar_builder *b, const qn_tokenizer *tokenizer, const char *tag, qn_expr *out,
+                          qn_error *err)
+{
+    int32_t id = qn_tokenizer_find_added(tokenizer, tag);
+    if (id < 0) {
+        return qn_fail(err, QN_BAD_INPUT, "tokenizer: no token %s: this checkpoint's tool calls cannot be enforced",
+                       tag);
+    }
+    *out = qn_expr_token(b, id);
+    return QN_OK;
+}
+
+static qn_status find_tags(qn_grammar_builder *b, const qn_tokenizer *tokenizer, bool line_breaks, tags *t,
+                           qn_error *err)
+{
+    const struct {
+        const char *tag;
+        qn_expr *out;
+    } all[] = {{"<tool_call>", &t->call},   {"</tool_call>", &t->call_end}, {"<arg_key>", &t->key},
+               {"</arg_key>", &t->key_end}, {"<arg_value>", &t->value},     {"</arg_value>", &t->value_end}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        qn_status status = find_tag(b, tokenizer, all[i].tag, all[i].out, err);
+        if (status != QN_OK) {
+            return status;
+        }
+    }
+    t->line = line_breaks ? qn_expr_text(b, "\n") : qn_expr_empty(b);
+    t->key_end = qn_expr_concat2(b, t->key_end, t->line);
+    t->value_end = qn_expr_concat2(b, t->value_end, t->line);
+    return QN_OK;
+}
+
+/* Keywords of `parameters` that ask nothing more than what is enforced here. */
+static bool is_understood(const char *keyword)
+{
+    static const char *const known[] = {
+        "type",        "properties",  "required", "minProperties", "maxProperties", "additionalProperties",
+        "$defs",       "definitions", "$schema",  "$id",           "$comment",      "title",
+        "description", "default",     "examples", "strict"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(keyword, known[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static qn_status check_keywords(const json_t *parameters, const char *what, qn_error *err)
+{
+    const char *keyword;
+    json_t *value;
+    json_object_foreach((json_t *)parameters, keyword, value)
+    {
+        if (!is_understood(keyword)) {
+            return qn_fail_field(err, QN_USAGE, "tools",
+                                 "%s: /%.64s: cannot be enforced on the arguments of a call: use tool_choice \"auto\" "
+                                 "without strict, or say it of single properties",
+                                 what, keyword);
+        }
+    }
+    const json_t *type = json_object_get(parameters, "type");
+    if (type != NULL && (!json_is_string(type) || strcmp(json_string_value(type), "object") != 0)) {
+        return qn_fail_field(err, QN_USAGE, "tools", "%s: /type: arguments are an object: send \"object\"", what);
+    }
+    return QN_OK;
+}
+
+static bool is_required(const json_t *parameters, const char *name)
+{
+    const json_t *required = json_object_get(parameters, "required");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *one = json_string_value(json_array_get(required, i));
+        if (one != NULL && strcmp(one, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A required property that is not declared may be anything, and no call has it. */
+static qn_status check_required(const json_t *parameters, const char *what, qn_error *err)
+{
+    const json_t *properties = json_object_get(parameters, "properties");
+    const json_t *required = json_object_get(parameters, "required");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        if (name != NULL && json_object_get(properties, name) == NULL) {
+            return qn_fail_field(err, QN_USAGE, "tools", "%s: /required: \"%.64s\" is no property: declare it", what,
+                                 name);
+        }
+    }
+    return QN_OK;
+}
+
+static size_t bound_of(const json_t *parameters, const char *keyword, size_t otherwise)
+{
+    const json_t *bound = json_object_get(parameters, keyword);
+    return json_is_integer(bound) && json_integer_value(bound) >= 0 ? (size_t)json_integer_value(bound) : otherwise;
+}
+
+static qn_status argument(qn_grammar_builder *b, const tags *t, const json_t *parameters, const char *name,
+                          const json_t *schema, const char *what, qn_expr *out, qn_error *err)
+{
+    static const qn_schema_options options = {.any_whitespace = false};
+    char place[160];
+    qn_expr value;
+    snprintf(place, sizeof place, "%s: /properties/%.64s", what, name);
+    qn_status status = qn_json_schema_expr(b, parameters, schema, QN_SCHEMA_ARGUMENT, &options, place, &value, err);
+    if (status == QN_OK) {
+        const qn_expr parts[] = {t->key, qn_expr_text(b, name), t->key_end, t->value, value, t->value_end};
+        *out = qn_expr_concat(b, parts, sizeof parts / sizeof *parts);
+    }
+    return status;
+}
+
+static qn_status arguments(qn_grammar_builder *b, const tags *t, const json_t *parameters, const char *what,
+                           qn_expr *out, qn_error *err)
+{
+    json_t *properties = json_object_get(parameters, "properties");
+    size_t count = json_object_size(properties), at = 0;
+    qn_status status = check_keywords(parameters, what, err);
+    if (status == QN_OK) {
+        status = check_required(parameters, what, err);
+    }
+    if (status != QN_OK) {
+        return status;
+    }
+    qn_expr *items = qn_alloc(count, sizeof *items);
+    bool *required = qn_alloc(count, sizeof *required);
+    if (items == NULL || required == NULL) {
+        status = qn_fail_memory(err, what, count * sizeof *items);
+    }
+    const char *name;
+    json_t *schema;
+    json_object_foreach(properties, name, schema)
+    {
+        if (status == QN_OK) {
+            required[at] = is_required(parameters, name);
+            status = argument(b, t, parameters, name, schema, what, &items[at++], err);
+        }
+    }
+    if (status == QN_OK) {
+        *out = qn_expr_each_once(b, &(qn_each_once){.items = items,
+                                                    .required = required,
+                                                    .count = count,
+                                                    .separator = qn_expr_empty(b),
+                                                    .min = bound_of(parameters, "minProperties", 0),
+                                                    .max = bound_of(parameters, "maxProperties", QN_UNBOUNDED)});
+    }
+    qn_free(items);
+    qn_free(required);
+    return status;
+}
+
+/* Of a tool that is not held to its schema. */
+static qn_expr free_arguments(qn_grammar_builder *b, const tags *t)
+{
+    qn_expr text = qn_expr_repeat(b, qn_expr_chars_except(b, NULL, 0), 0, QN_UNBOUNDED);
+    const qn_expr parts[] = {t->key, text, t->key_end, t->value, text, t->value_end};
+    return qn_expr_repeat(b, qn_expr_concat(b, parts, sizeof parts / sizeof *parts), 0, QN_UNBOUNDED);
+}
+
+static qn_status call(qn_grammar_builder *b, const tags *t, const json_t *function, bool held, const char *what,
+                      qn_expr *out, qn_error *err)
+{
+    qn_expr given = qn_expr_empty(b);
+    const json_t *parameters = json_object_get(function, "parameters");
+    qn_status status = QN_OK;
+    if (!held) {
+        given = free_arguments(b, t);
+    } else if (json_is_object(parameters)) {
+        status = arguments(b, t, parameters, what, &given, err);
+    }
+    if (status == QN_OK) {
+        const qn_expr parts[] = {t->call, qn_expr_text(b, json_string_value(json_object_get(function, "name"))),
+                                 t->line, given, t->call_end};
+        *out = qn_expr_concat(b, parts, sizeof parts / sizeof *parts);
+    }
+    return status;
+}
+
+/* The older dialect breaks the line before each call, which the first may leave out. */
+static qn_expr call_list(qn_grammar_builder *b, const tags *t, qn_expr one, const qn_call_rules *rules)
+{
+    qn_expr next = qn_expr_concat2(b, t->line, one);
+    qn_expr first = rules->line_breaks ? qn_expr_concat2(b, qn_expr_optional(b, t->line), one) : one;
+    qn_expr more = qn_expr_repeat(b, next, rules->min > 1 ? rules->min - 1 : 0,
+                                  rules->max == QN_UNBOUNDED ? QN_UNBOUNDED : rules->max - 1);
+    qn_expr list = qn_expr_concat2(b, first, more);
+    return rules->min == 0 ? qn_expr_optional(b, list) : list;
+}
+
+qn_status qn_tool_calls_expr(qn_grammar_builder *b, const qn_tokenizer *tokenizer, const qn_call_rules *rules,
+                             qn_expr *out, qn_error *err)
+{
+    tags t;
+    size_t count = json_array_size(rules->tools), options = 0;
+    qn_status status = find_tags(b, tokenizer, rules->line_breaks, &t, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    qn_expr *each = qn_alloc(count, sizeof *each);
+    if (each == NULL) {
+        return qn_fail_memory(err, "tools", count * sizeof *each);
+    }
+    for (size_t i = 0; i < count && status == QN_OK; i++) {
+        char what[64];
+        const json_t *function = json_object_get(json_array_get(rules->tools, i), "function");
+        snprintf(what, sizeof what, "tools[%zu].function.parameters", i);
+        if (rules->callable == NULL || rules->callable[i]) {
+            status = call(b, &t, function, rules->held == NULL || rules->held[i], what, &each[options++], err);
+        }
+    }
+    if (status == QN_OK) {
+        *out = call_list(b, &t, qn_expr_choice(b, each, options), rules);
+        status = qn_grammar_builder_status(b, err);
+    }
+    qn_free(each);
+    if (status == QN_USAGE && err->field[0] == '\0') {
+        snprintf(err->field, sizeof err->field, "tools");
+    }
+    return status;
+}
