@@ -8,13 +8,16 @@
 #include "base/random.h"
 #include "base/size.h"
 #include "server/sse.h"
+#include "text/constraint.h"
 
 enum {
-    KEEP_ALIVE_MS = 10000 /* between comments in a silent stream */
+    KEEP_ALIVE_MS = 10000, /* between comments in a silent stream */
+    LAST_TOKENS = 3        /* of a prompt, among which thoughts may have been closed: white space follows */
 };
 
 typedef struct choice {
     qn_stream *stream;
+    qn_constraint *constraint; /* NULL: free */
     bool over;
     qn_output_events parts;    /* of the last take; of a whole body all */
     qn_buffer logprobs, ranks; /* of a whole body */
@@ -33,7 +36,8 @@ struct qn_answer {
     int logprobs, prompt_logprobs; /* -1: not asked for */
     bool prompt_only;
     size_t at_most;
-    char *stop_text; /* the strings of `stop`, which the streams read */
+    qn_answer_grammar *grammar; /* NULL: none */
+    char *stop_text;            /* the strings of `stop`, which the streams read */
     const char *stop[QN_STOP_MAX_STRINGS];
     qn_answer_totals totals;                 /* of the choices that are over */
     bool begun, ended;                       /* of a stream */
@@ -52,7 +56,11 @@ void qn_answer_free(qn_answer *answer)
     qn_buffer_free(&answer->description);
     for (size_t i = 0; i < answer->count; i++) {
         choice *c = &answer->choices[i];
+        if (c->constraint != NULL && c->stream != NULL) {
+            qn_stream_settle(c->stream); /* the engine's thread reads the constraint */
+        }
         qn_stream_close(c->stream);
+        qn_constraint_free(c->constraint);
         qn_output_events_free(&c->parts);
         qn_buffer_free(&c->logprobs);
         qn_buffer_free(&c->ranks);
@@ -62,6 +70,7 @@ void qn_answer_free(qn_answer *answer)
     }
     qn_free(answer->choices);
     qn_free(answer->prompts);
+    qn_answer_grammar_release(answer->grammar);
     qn_free(answer->stop_text);
     qn_tool_list_free(answer->tools); /* after the streams */
     answer->api->free(answer->writer);
@@ -129,7 +138,48 @@ static qn_request request_of(const qn_answer *answer, const qn_answer_options *o
     return request;
 }
 
-static qn_status open_streams(qn_answer *answer, const qn_request *base, const qn_tokens *prompts, qn_error *err)
+/* Does the answer to this prompt begin in its thoughts, behind them, or as the model likes? */
+static qn_thoughts thoughts_of(const qn_answer *answer, const qn_request *request)
+{
+    const int32_t think_end = qn_tokenizer_find_added(qn_answer_tokenizer(answer), "</think>");
+    if (request->raw_text) {
+        return QN_THOUGHTS_NONE;
+    }
+    if (request->in_reasoning) {
+        return QN_THOUGHTS_OPEN;
+    }
+    for (size_t i = 0; i < LAST_TOKENS && i < request->prompt_count; i++) {
+        if (request->prompt_ids[request->prompt_count - 1 - i] == think_end) {
+            return QN_THOUGHTS_NONE;
+        }
+    }
+    return QN_THOUGHTS_OPTIONAL;
+}
+
+static qn_status constrain(qn_answer *answer, choice *c, const qn_answer_options *options, qn_request *request,
+                           qn_error *err)
+{
+    if (answer->grammar == NULL && !options->has_thinking_budget) {
+        return QN_OK;
+    }
+    const qn_engine *engine = answer->server->engine;
+    qn_constraint_options held = {.tokenizer = qn_answer_tokenizer(answer),
+                                  .vocab_size = qn_engine_config(engine)->vocab_size,
+                                  .thoughts = options->mid_text ? QN_THOUGHTS_NONE : thoughts_of(answer, request),
+                                  .has_budget = options->has_thinking_budget,
+                                  .budget = options->thinking_budget};
+    held.eos = qn_engine_eos(engine, &held.eos_count);
+    if (answer->grammar != NULL) {
+        held.grammar = qn_answer_grammar_of(answer->grammar);
+        held.cache = qn_answer_grammar_masks(answer->grammar);
+    }
+    qn_status status = qn_constraint_new(&held, &c->constraint, err);
+    request->mask = (qn_token_mask){.context = c->constraint, .fill = qn_constraint_fill};
+    return status;
+}
+
+static qn_status open_streams(qn_answer *answer, const qn_answer_options *options, const qn_request *base,
+                              const qn_tokens *prompts, qn_error *err)
 {
     qn_engine *engine = answer->server->engine;
     for (size_t i = 0; i < answer->count; i++) {
@@ -147,7 +197,10 @@ static qn_status open_streams(qn_answer *answer, const qn_request *base, const q
             request.has_prompt_logprobs = true;
             request.prompt_logprobs = (size_t)answer->prompt_logprobs;
         }
-        qn_status status = qn_stream_open(engine, &request, &answer->choices[i].stream, err);
+        qn_status status = constrain(answer, &answer->choices[i], options, &request, err);
+        if (status == QN_OK) {
+            status = qn_stream_open(engine, &request, &answer->choices[i].stream, err);
+        }
         if (status != QN_OK) {
             return status;
         }
@@ -190,7 +243,7 @@ static qn_status submit(qn_answer *answer, const qn_answer_options *options, con
         qn_request_log_describe(log, qn_answer_tokenizer(answer), &request, prompts, prompt_count, answer->choices_each,
                                 &answer->description);
     }
-    return open_streams(answer, &request, prompts, err);
+    return open_streams(answer, options, &request, prompts, err);
 }
 
 qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *writer, const qn_answer_options *options,
@@ -209,6 +262,7 @@ qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *wri
     answer->logprobs = options->logprobs;
     answer->prompt_logprobs = options->generation->prompt_logprobs;
     answer->prompt_only = options->prompt_only;
+    answer->grammar = options->grammar != NULL ? qn_answer_grammar_share(options->grammar) : NULL;
     answer->at_most = options->generation->max_tokens == 0 && !options->prompt_only ? options->at_most : 0;
     qn_status status = submit(answer, options, prompts, prompt_count, err);
     if (status != QN_OK) {

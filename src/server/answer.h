@@ -17,6 +17,7 @@
 #include "server/generation_fields.h"
 #include "server/http.h"
 #include "server/server_internal.h"
+#include "text/answer_grammar.h"
 #include "text/tokenizer.h"
 #include "text/tool_list.h"
 
@@ -67,6 +68,10 @@ typedef struct qn_answer_options {
     bool raw_text;       /* all text is content as it is (engine/request.h) */
     size_t at_most; /* where generation->max_tokens is 0: so many tokens, or what the context has left for a prompt; 0:
                        that alone */
+    qn_answer_grammar *grammar; /* what the text behind thoughts has to be; NULL: anything. The answer takes a reference
+                                   of its own */
+    bool has_thinking_budget;
+    size_t thinking_budget; /* tokens of thoughts, at most */
     bool prompt_only; /* no token of an answer: what is told is the prompt's. The engine computes one, which is dropped
                        */
 } qn_answer_options;

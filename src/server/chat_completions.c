@@ -15,8 +15,8 @@ static void report_fields(qn_server *server, const qn_chat_request *chat)
 
 static qn_status make_prompt(const qn_server *server, const qn_chat_request *chat, qn_tokens *out, qn_error *err)
 {
-    qn_status status = qn_engine_chat_prompt_ending(server->engine, chat->messages, NULL, chat->kwargs,
-                                                    chat->prompt_end, out, err);
+    qn_status status = qn_engine_chat_prompt_ending(server->engine, chat->messages, qn_tool_choice_shown(&chat->tools),
+                                                    chat->kwargs, chat->prompt_end, out, err);
     if (status != QN_OK && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "messages");
     }
@@ -26,13 +26,27 @@ static qn_status make_prompt(const qn_server *server, const qn_chat_request *cha
 static qn_status start_answer(qn_server *server, const qn_chat_request *chat, const char *request_id,
                               const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
-    const qn_answer_options options = {.generation = &chat->generation,
-                                       .logprobs = chat->logprobs,
-                                       .keep_prompts = chat->return_token_ids,
-                                       .mid_text = chat->prompt_end == QN_PROMPT_CONTINUES};
     void *writer = NULL;
-    qn_status status = qn_chat_writer_new(server, chat, request_id, &writer, err);
-    return status == QN_OK ? qn_answer_start(server, &qn_chat_api, writer, &options, prompt, 1, out, err) : status;
+    qn_answer_options options = {.generation = &chat->generation,
+                                 .logprobs = chat->logprobs,
+                                 .keep_prompts = chat->return_token_ids,
+                                 .mid_text = chat->prompt_end == QN_PROMPT_CONTINUES,
+                                 .has_thinking_budget = chat->has_thinking_budget,
+                                 .thinking_budget = chat->thinking_budget};
+    qn_status status = qn_tool_choice_tools(&chat->tools, &options.tools, err);
+    if (status == QN_OK) {
+        status = qn_tool_choice_grammar(server, &chat->tools, &chat->form.format, &options.grammar, err);
+    }
+    if (status == QN_OK) {
+        status = qn_chat_writer_new(server, chat, request_id, &writer, err);
+    }
+    if (status == QN_OK) {
+        status = qn_answer_start(server, &qn_chat_api, writer, &options, prompt, 1, out, err);
+    } else {
+        qn_tool_list_free(options.tools);
+    }
+    qn_answer_grammar_release(options.grammar);
+    return status;
 }
 
 static qn_status start_parsed(qn_server *server, const qn_chat_request *chat, const char *request_id, qn_answer **out,

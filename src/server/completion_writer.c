@@ -150,7 +150,7 @@ static void news(void *writer, const qn_answer *answer, const qn_answer_choice *
     qn_buffer_text(&w->scratch, ",\"choices\":[");
     write_choice(w, answer, choice, progress, &w->scratch);
     if (choice->over) {
-        qn_openai_write_finish(&w->scratch, &choice->result);
+        qn_openai_write_finish(&w->scratch, &choice->result, false);
         qn_buffer_text(&w->scratch, "}]");
         qn_openai_write_timings(&w->scratch, &totals);
     } else {
@@ -198,7 +198,7 @@ static void body(void *writer, const qn_answer *answer, qn_buffer *out)
             qn_logprobs_write_prompt(out, qn_answer_tokenizer(answer), told.logprobs, told.ranks, told.count,
                                      w->prompt_top);
         }
-        qn_openai_write_finish(out, &choice.result);
+        qn_openai_write_finish(out, &choice.result, false);
         qn_buffer_char(out, '}');
     }
     qn_buffer_char(out, ']');

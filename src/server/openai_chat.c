@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "server/chat_messages.h"
 #include "server/openai_fields.h"
+#include "server/openai_tools.h"
 #include "server/request_body.h"
 
 /* The efforts that GLM-5's templates know. They take any other word for "max" without a word, hence the check. */
@@ -44,7 +45,18 @@ static const qn_field fields[] = {
     {.name = "top_logprobs"},
     {.name = "tools"},
     {.name = "tool_choice"},
+    {.name = "parallel_tool_calls"},
     {.name = "response_format"},
+    {.name = "grammar"},
+    {.name = "json_schema"},
+    {.name = "thinking_token_budget"},
+    {.name = "ebnf"},
+    {.name = "regex"},
+    {.name = "guided_grammar"},
+    {.name = "guided_choice"},
+    {.name = "guided_regex"},
+    {.name = "guided_json"},
+    {.name = "structured_outputs"},
     {.name = "add_generation_prompt"},
     {.name = "continue_final_message"},
     {.name = "echo"},
@@ -55,7 +67,6 @@ static const qn_field fields[] = {
     {.name = "safety_identifier", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_key", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_retention", .rule = QN_FIELD_FREE},
-    {.name = "parallel_tool_calls", .rule = QN_FIELD_FREE},
     /* OpenAI's. */
     {.name = "store", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "service_tier", .rule = QN_FIELD_NEUTRAL, .neutral = "\"auto\""},
@@ -79,30 +90,17 @@ static const qn_field fields[] = {
     {.name = "separate_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
     {.name = "stream_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
     {.name = "thinking", .rule = QN_FIELD_NEUTRAL},
-    {.name = "thinking_token_budget", .rule = QN_FIELD_NEUTRAL},
     {.name = "documents", .rule = QN_FIELD_NEUTRAL},
     {.name = "chat_template", .rule = QN_FIELD_NEUTRAL},
     {.name = "mm_processor_kwargs", .rule = QN_FIELD_NEUTRAL},
-    {.name = "structured_outputs", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_json", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_regex", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_choice", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_grammar", .rule = QN_FIELD_NEUTRAL},
     {.name = "guided_decoding_backend", .rule = QN_FIELD_NEUTRAL},
     {.name = "guided_whitespace_pattern", .rule = QN_FIELD_NEUTRAL},
     {.name = "structural_tag", .rule = QN_FIELD_NEUTRAL},
-    {.name = "regex", .rule = QN_FIELD_NEUTRAL},
-    {.name = "ebnf", .rule = QN_FIELD_NEUTRAL},
     {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
     {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
     {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
 };
-
-static qn_status not_yet(const char *field, qn_error *err)
-{
-    return qn_fail_field(err, QN_USAGE, field, "%s: not supported in this version: leave it out", field);
-}
 
 static qn_status read_stream(qn_chat_request *request, qn_error *err)
 {
@@ -130,30 +128,21 @@ static qn_status check_modalities(const json_t *document, qn_error *err)
     return QN_OK;
 }
 
-static qn_status check_tools(const json_t *document, qn_error *err)
+static qn_status read_tools(qn_chat_request *request, qn_error *err)
 {
-    const json_t *tools = qn_field_get(document, "tools");
-    const json_t *choice = qn_field_get(document, "tool_choice");
-    if (tools != NULL) {
-        return not_yet("tools", err);
-    }
-    bool harmless = choice == NULL || (json_is_string(choice) && (strcmp(json_string_value(choice), "none") == 0 ||
-                                                                  strcmp(json_string_value(choice), "auto") == 0));
-    if (!harmless) {
-        return qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice: there are no tools: leave it out");
-    }
-    return QN_OK;
+    return qn_openai_tools_read(request->document, true, &request->tools, &request->unknown, err);
 }
 
-static qn_status check_format(const json_t *document, qn_error *err)
+static qn_status read_form(qn_chat_request *request, qn_error *err)
 {
-    const json_t *format = qn_field_get(document, "response_format");
-    const json_t *type = json_object_get(format, "type");
-    if (format == NULL || (json_is_string(type) && strcmp(json_string_value(type), "text") == 0)) {
-        return QN_OK;
+    int64_t budget = -1;
+    qn_status status = qn_format_fields_read(request->document, &request->form, err);
+    if (status == QN_OK) {
+        status = qn_field_integer(request->document, "thinking_token_budget", 0, INT32_MAX, &budget, err);
     }
-    return qn_fail_field(err, QN_USAGE, "response_format",
-                         "response_format: only {\"type\": \"text\"} is supported in this version: leave it out");
+    request->has_thinking_budget = budget >= 0;
+    request->thinking_budget = budget >= 0 ? (size_t)budget : 0;
+    return status;
 }
 
 static qn_status read_prompt_end(qn_chat_request *request, qn_error *err)
@@ -274,15 +263,14 @@ static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *
     if (status == QN_OK) {
         status = qn_field_string(document, "request_id", &request->request_id, err);
     }
-    static qn_status (*const checks[])(const json_t *, qn_error *) = {check_modalities, check_tools, check_format};
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == QN_OK; i++) {
-        status = checks[i](document, err);
+    if (status == QN_OK) {
+        status = check_modalities(document, err);
     }
     if (status == QN_OK) {
         status = qn_generation_fields_read(document, &defaults->limits, &request->generation, err);
     }
-    static qn_status (*const reads[])(qn_chat_request *, qn_error *) = {read_prompt_end, read_told, read_stream,
-                                                                        read_logprobs};
+    static qn_status (*const reads[])(qn_chat_request *, qn_error *) = {read_tools,  read_prompt_end, read_told,
+                                                                        read_stream, read_logprobs,   read_form};
     for (size_t i = 0; i < sizeof reads / sizeof reads[0] && status == QN_OK; i++) {
         status = reads[i](request, err);
     }
@@ -313,6 +301,8 @@ qn_status qn_chat_request_parse(const char *body, size_t bytes, const qn_chat_de
 void qn_chat_request_free(qn_chat_request *request)
 {
     qn_generation_fields_free(&request->generation);
+    qn_format_fields_free(&request->form);
+    qn_tool_choice_free(&request->tools);
     json_decref(request->messages);
     json_decref(request->kwargs);
     json_decref(request->document);

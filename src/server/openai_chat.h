@@ -11,9 +11,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "server/format_fields.h"
 #include "server/generation_fields.h"
 #include "server/openai_fields.h"
 #include "server/request_fields.h"
+#include "server/tool_choice.h"
 
 typedef struct qn_chat_defaults {
     qn_generation_limits limits;
@@ -27,7 +29,11 @@ typedef struct qn_chat_request {
     json_t *messages;       /* normalised (chat_messages.h) */
     json_t *kwargs;         /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
     qn_generation_fields generation;
-    int logprobs; /* -1: not asked for; else top_logprobs */
+    qn_format_fields form;
+    qn_tool_choice tools;
+    bool has_thinking_budget;
+    size_t thinking_budget; /* tokens of thoughts, at most */
+    int logprobs;           /* -1: not asked for; else top_logprobs */
     qn_prompt_end prompt_end;
     bool include_reasoning; /* tell the model's thoughts */
     bool echo;              /* the answer's content begins with the last message's, where that is the assistant's */

@@ -37,6 +37,15 @@ static const qn_field fields[] = {
     {.name = "logprobs"},
     {.name = "echo"},
     {.name = "response_format"},
+    {.name = "structured_outputs"},
+    {.name = "guided_json"},
+    {.name = "guided_regex"},
+    {.name = "guided_choice"},
+    {.name = "guided_grammar"},
+    {.name = "json_schema"},
+    {.name = "grammar"},
+    {.name = "regex"},
+    {.name = "ebnf"},
     /* About the caller, never about the answer; and no checkpoint that quern runs has tokens to add around a prompt. */
     {.name = "user", .rule = QN_FIELD_FREE},
     {.name = "metadata", .rule = QN_FIELD_FREE},
@@ -53,17 +62,9 @@ static const qn_field fields[] = {
     {.name = "allowed_token_ids", .rule = QN_FIELD_NEUTRAL},
     {.name = "bad_words", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
     {.name = "truncate_prompt_tokens", .rule = QN_FIELD_NEUTRAL},
-    {.name = "structured_outputs", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_json", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_regex", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_choice", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_grammar", .rule = QN_FIELD_NEUTRAL},
     {.name = "guided_decoding_backend", .rule = QN_FIELD_NEUTRAL},
     {.name = "guided_whitespace_pattern", .rule = QN_FIELD_NEUTRAL},
     {.name = "structural_tag", .rule = QN_FIELD_NEUTRAL},
-    {.name = "regex", .rule = QN_FIELD_NEUTRAL},
-    {.name = "ebnf", .rule = QN_FIELD_NEUTRAL},
-    {.name = "grammar", .rule = QN_FIELD_NEUTRAL},
     {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
     {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
@@ -144,15 +145,9 @@ static qn_status check_choices(const qn_completion_request *request, const qn_ge
     return status;
 }
 
-static qn_status check_format(const json_t *document, qn_error *err)
+static qn_status read_form(qn_completion_request *request, qn_error *err)
 {
-    const json_t *format = qn_field_get(document, "response_format");
-    const json_t *type = json_object_get(format, "type");
-    if (format == NULL || (json_is_string(type) && strcmp(json_string_value(type), "text") == 0)) {
-        return QN_OK;
-    }
-    return qn_fail_field(err, QN_USAGE, "response_format",
-                         "response_format: only {\"type\": \"text\"} is supported in this version: leave it out");
+    return qn_format_fields_read(request->document, &request->form, err);
 }
 
 /* With echo, `logprobs` is about the prompt too. */
@@ -204,9 +199,6 @@ static qn_status read_request(qn_completion_request *request, const qn_generatio
         status = qn_field_string(document, "request_id", &request->request_id, err);
     }
     if (status == QN_OK) {
-        status = check_format(document, err);
-    }
-    if (status == QN_OK) {
         status = qn_field_boolean(document, "return_token_ids", &request->return_token_ids, err);
     }
     if (status == QN_OK) {
@@ -215,7 +207,7 @@ static qn_status read_request(qn_completion_request *request, const qn_generatio
     if (status == QN_OK) {
         status = qn_openai_read_streaming(document, &request->streaming, &request->unknown, err);
     }
-    static qn_status (*const reads[])(qn_completion_request *, qn_error *) = {read_echo, read_logprobs};
+    static qn_status (*const reads[])(qn_completion_request *, qn_error *) = {read_form, read_echo, read_logprobs};
     for (size_t i = 0; i < sizeof reads / sizeof reads[0] && status == QN_OK; i++) {
         status = reads[i](request, err);
     }
@@ -242,6 +234,7 @@ qn_status qn_completion_request_parse(const char *body, size_t bytes, const qn_g
 void qn_completion_request_free(qn_completion_request *request)
 {
     qn_generation_fields_free(&request->generation);
+    qn_format_fields_free(&request->form);
     json_decref(request->document);
     *request = (qn_completion_request){0};
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "server/format_fields.h"
 #include "server/generation_fields.h"
 #include "server/openai_fields.h"
 #include "text/tokenizer.h"
@@ -23,6 +24,7 @@ typedef struct qn_completion_request {
     size_t prompt_count;             /* from 1 on; times generation.n at most what a request may have of choices */
     qn_generation_fields generation; /* max_tokens 0 with a field name: only with echo */
     qn_openai_streaming streaming;
+    qn_format_fields form;
     int logprobs; /* -1: not asked for */
     bool echo, return_token_ids;
     qn_unknown_fields unknown;

@@ -49,9 +49,11 @@ void qn_openai_write_ids(qn_buffer *out, const char *name, const int32_t *ids, s
     qn_buffer_char(out, ']');
 }
 
-void qn_openai_write_finish(qn_buffer *out, const qn_result *result)
+void qn_openai_write_finish(qn_buffer *out, const qn_result *result, bool has_calls)
 {
-    qn_buffer_format(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", qn_finish_name(result->finish));
+    bool for_calls = has_calls && result->finish == QN_FINISH_STOP;
+    qn_buffer_format(out, ",\"finish_reason\":\"%s\",\"stop_reason\":",
+                     for_calls ? "tool_calls" : qn_finish_name(result->finish));
     if (result->stop_matched != NULL) {
         qn_buffer_json_string(out, result->stop_matched, strlen(result->stop_matched));
     } else if (result->stop_token >= 0) {

@@ -41,8 +41,9 @@ void qn_openai_write_head(qn_buffer *out, const qn_openai_head *head, const char
 /* ,"name":[ids] */
 void qn_openai_write_ids(qn_buffer *out, const char *name, const int32_t *ids, size_t count);
 
-/* ,"finish_reason", and vLLM's "stop_reason": the stop string, the stop token, or null. */
-void qn_openai_write_finish(qn_buffer *out, const qn_result *result);
+/* ,"finish_reason", and vLLM's "stop_reason": the stop string, the stop token, or null. An answer with calls that ends
+ * by itself ends for them. */
+void qn_openai_write_finish(qn_buffer *out, const qn_result *result, bool has_calls);
 
 /* ,"usage" */
 void qn_openai_write_usage(qn_buffer *out, const qn_openai_head *head, const qn_answer_totals *totals);

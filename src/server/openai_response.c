@@ -43,10 +43,15 @@ static void write_tokens(qn_buffer *out, const qn_chat_tokens *tokens)
     }
 }
 
+static bool has_calls(const qn_chat_choice *choice)
+{
+    return choice->calls != NULL && choice->calls->size > 0;
+}
+
 static void write_choice(qn_buffer *out, const qn_chat_choice *choice)
 {
     qn_buffer_format(out, "{\"index\":%zu,\"message\":{\"role\":\"assistant\",\"content\":", choice->index);
-    if (choice->content->size == 0 && choice->reasoning->size == 0) {
+    if (choice->content->size == 0 && choice->reasoning->size == 0 && !has_calls(choice)) {
         qn_buffer_text(out, "\"\"");
     } else {
         write_string_or_null(out, choice->content);
@@ -55,10 +60,31 @@ static void write_choice(qn_buffer *out, const qn_chat_choice *choice)
     write_string_or_null(out, choice->reasoning);
     qn_buffer_text(out, ",\"reasoning\":");
     write_string_or_null(out, choice->reasoning);
+    if (has_calls(choice)) {
+        qn_buffer_text(out, ",\"tool_calls\":[");
+        qn_buffer_append(out, choice->calls->data, choice->calls->size);
+        qn_buffer_char(out, ']');
+    }
     qn_buffer_char(out, '}');
     write_tokens(out, &choice->tokens);
-    qn_openai_write_finish(out, choice->result);
+    qn_openai_write_finish(out, choice->result, has_calls(choice));
     qn_buffer_char(out, '}');
+}
+
+static void write_name(qn_buffer *out, const char *call_id, const qn_output_event *call)
+{
+    qn_buffer_format(out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call_id);
+    qn_buffer_json_string(out, call->text, call->bytes);
+    qn_buffer_text(out, ",\"arguments\":");
+}
+
+void qn_chat_write_call(qn_buffer *out, const char *call_id, const qn_output_event *call, const qn_buffer *arguments)
+{
+    qn_buffer_char(out, '{');
+    write_name(out, call_id, call);
+    qn_buffer_json_string(out, qn_buffer_string(arguments), arguments->size);
+    qn_buffer_text(out, "}}");
+    out->failed = out->failed || arguments->failed;
 }
 
 void qn_chat_write_answer(qn_buffer *out, const qn_openai_head *head, const qn_chat_choice *choices, size_t count,
@@ -118,13 +144,31 @@ void qn_chat_write_text_chunk(qn_buffer *out, const qn_openai_head *head, size_t
     close_chunk(out, head, so_far);
 }
 
+void qn_chat_write_call_chunk(qn_buffer *out, const qn_openai_head *head, size_t index, const qn_output_event *part,
+                              const char *call_id, const qn_chat_tokens *tokens, const qn_answer_totals *so_far)
+{
+    open_chunk(out, head, index);
+    qn_buffer_format(out, "\"tool_calls\":[{\"index\":%zu,", part->call);
+    if (part->kind == QN_OUTPUT_CALL) {
+        write_name(out, call_id, part);
+        qn_buffer_text(out, "\"\"");
+    } else {
+        qn_buffer_text(out, "\"function\":{\"arguments\":");
+        qn_buffer_json_string(out, part->text, part->bytes);
+    }
+    qn_buffer_text(out, "}}]}");
+    write_tokens(out, tokens);
+    qn_buffer_text(out, ",\"finish_reason\":null}]");
+    close_chunk(out, head, so_far);
+}
+
 void qn_chat_write_finish_chunk(qn_buffer *out, const qn_openai_head *head, size_t index, const qn_result *result,
-                                const qn_chat_tokens *tokens, const qn_answer_totals *totals)
+                                bool has_calls, const qn_chat_tokens *tokens, const qn_answer_totals *totals)
 {
     open_chunk(out, head, index);
     qn_buffer_char(out, '}');
     write_tokens(out, tokens);
-    qn_openai_write_finish(out, result);
+    qn_openai_write_finish(out, result, has_calls);
     qn_buffer_text(out, "}]");
     qn_openai_write_timings(out, totals);
     close_chunk(out, head, totals);

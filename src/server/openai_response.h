@@ -22,7 +22,8 @@ typedef struct qn_chat_tokens {
 typedef struct qn_chat_choice {
     size_t index;
     const qn_result *result;              /* finish, stop_matched, stop_token */
-    const qn_buffer *content, *reasoning; /* an empty content is null when there is reasoning */
+    const qn_buffer *content, *reasoning; /* an empty content is null when there is reasoning or a call */
+    const qn_buffer *calls;               /* elements of tool_calls; NULL or empty: none */
     qn_chat_tokens tokens;
 } qn_chat_choice;
 
@@ -33,6 +34,9 @@ typedef struct qn_chat_prompt_part {
     size_t id_count;
 } qn_chat_prompt_part;
 
+/* An element of a message's tool_calls. */
+void qn_chat_write_call(qn_buffer *out, const char *call_id, const qn_output_event *call, const qn_buffer *arguments);
+
 void qn_chat_write_answer(qn_buffer *out, const qn_openai_head *head, const qn_chat_choice *choices, size_t count,
                           const qn_chat_prompt_part *prompt, const qn_answer_totals *totals);
 
@@ -42,9 +46,12 @@ void qn_chat_write_role_chunk(qn_buffer *out, const qn_openai_head *head, size_t
 void qn_chat_write_text_chunk(qn_buffer *out, const qn_openai_head *head, size_t index, qn_output_kind kind,
                               const char *text, size_t bytes, const qn_chat_tokens *tokens,
                               const qn_answer_totals *so_far);
+/* A call's name, with no arguments yet, or a piece of its arguments. */
+void qn_chat_write_call_chunk(qn_buffer *out, const qn_openai_head *head, size_t index, const qn_output_event *part,
+                              const char *call_id, const qn_chat_tokens *tokens, const qn_answer_totals *so_far);
 /* totals: of this choice. */
 void qn_chat_write_finish_chunk(qn_buffer *out, const qn_openai_head *head, size_t index, const qn_result *result,
-                                const qn_chat_tokens *tokens, const qn_answer_totals *totals);
+                                bool has_calls, const qn_chat_tokens *tokens, const qn_answer_totals *totals);
 /* totals: of all choices. */
 void qn_chat_write_usage_chunk(qn_buffer *out, const qn_openai_head *head, const qn_answer_totals *totals);
 

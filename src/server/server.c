@@ -10,6 +10,7 @@
 #include "server/anthropic_error.h"
 #include "server/retry_after.h"
 #include "server/server_internal.h"
+#include "server/tool_choice.h"
 
 enum {
     CONNECTIONS_BESIDE_QUEUE = 1024, /* idle ones, and requests that need no engine or are refused by it */
@@ -180,6 +181,7 @@ static void free_server(qn_server *server)
     for (size_t i = 0; i < server->reported_count; i++) {
         qn_free(server->reported[i]);
     }
+    qn_vocabulary_trie_free(server->trie);
     qn_budget_destroy(&server->body_memory);
     pthread_mutex_destroy(&server->mutex);
     qn_free(server);
@@ -211,7 +213,11 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .cors = options->cors,
         .tls = options->tls,
     };
-    qn_status status = qn_http_start(&http, socket, &server->http, err);
+    qn_status status = qn_tokenizer_trie(qn_engine_tokenizer(engine), &server->trie, err);
+    server->call_line_breaks = qn_tool_choice_line_breaks(engine);
+    if (status == QN_OK) {
+        status = qn_http_start(&http, socket, &server->http, err);
+    }
     if (status != QN_OK) {
         free_server(server);
         return status;

@@ -12,8 +12,6 @@ import pytest
 
 # cases answered 400, naming a field: the feature is not there yet
 NOT_YET = {
-    "json-object": "response_format", "json-schema": "response_format", "tools-auto": "tools", "tools-none": "tools",
-    "tools-required": "tools", "tools-named": "tools", "tools-named-missing": "tools", "parallel-off": "tools",
     "anthropic-tools": "tool_choice", "responses-tools": "tool_choice",
 }
 # need --api-key: test_auth.py asks them

@@ -174,7 +174,7 @@ def test_sixteen_tokens_unless_said(server):
     ("logprobs", {"logprobs": True}), ("echo", {"echo": 1}), ("max_tokens", {"max_tokens": 0}), ("n", {"n": 2}),
     ("stream_options", {"stream_options": {}}), ("prompt_logprobs", {"prompt_logprobs": 1, "stream": True}),
     ("prompt_logprobs", {"prompt_logprobs": 1, "echo": True, "logprobs": 2}),
-    ("response_format", {"response_format": {"type": "json_object"}}), ("guided_json", {"guided_json": {}}),
+    ("response_format", {"response_format": {"type": "yaml"}}), ("guided_json", {"guided_json": 1}),
     ("prompt_embeds", {"prompt_embeds": "x"}), ("min_tokens", {"min_tokens": 13}),
 ])
 def test_what_is_wrong_is_refused_by_name(server, field, fields):

@@ -231,7 +231,7 @@ static void test_chunks(void **state)
     qn_answer_totals totals = totals_of(&result, NULL);
     qn_result ended = result;
     ended.finish = QN_FINISH_LENGTH;
-    qn_chat_write_finish_chunk(&out, &h, 1, &ended, &tokens, &totals);
+    qn_chat_write_finish_chunk(&out, &h, 1, &ended, true, &tokens, &totals);
     chunk = parse(&out);
     assert_string_equal(STRING(chunk, "choices", "0", "finish_reason"), "length");
     assert_string_equal(STRING(chunk, "choices", "0", "logprobs", "content", "0", "token"), "o");
@@ -249,6 +249,46 @@ static void test_chunks(void **state)
     assert_int_equal(INTEGER(chunk, "usage", "completion_tokens"), 4);
     json_decref(chunk);
     qn_buffer_free(&logprobs);
+}
+
+static void test_calls(void **state)
+{
+    (void)state;
+    const qn_openai_head h = head();
+    const qn_output_event name = {.kind = QN_OUTPUT_CALL, .call = 1, .text = "f", .bytes = 1};
+    const qn_output_event piece = {.kind = QN_OUTPUT_ARGUMENTS, .call = 1, .text = "{\"a\"", .bytes = 4};
+    qn_buffer out = {0}, calls = {0}, arguments = {0}, none = {0};
+    qn_chat_write_call_chunk(&out, &h, 0, &name, "call_1", NULL, NULL);
+    json_t *chunk = parse(&out);
+    const json_t *delta = AT(chunk, "choices", "0", "delta", "tool_calls", "0");
+    assert_int_equal(INTEGER(delta, "index"), 1);
+    assert_string_equal(STRING(delta, "id"), "call_1");
+    assert_string_equal(STRING(delta, "type"), "function");
+    assert_string_equal(STRING(delta, "function", "name"), "f");
+    assert_string_equal(STRING(delta, "function", "arguments"), "");
+    json_decref(chunk);
+    qn_chat_write_call_chunk(&out, &h, 0, &piece, "call_1", NULL, NULL);
+    chunk = parse(&out);
+    delta = AT(chunk, "choices", "0", "delta", "tool_calls", "0");
+    assert_int_equal(INTEGER(delta, "index"), 1);
+    assert_string_equal(STRING(delta, "function", "arguments"), "{\"a\"");
+    assert_null(json_object_get(delta, "id"));
+    json_decref(chunk);
+    qn_buffer_text(&arguments, "{\"a\": \"\\n\"}");
+    qn_chat_write_call(&calls, "call_2", &name, &arguments);
+    qn_result ended = result;
+    ended.finish = QN_FINISH_STOP;
+    const qn_chat_choice choice = {.result = &ended, .content = &none, .reasoning = &none, .calls = &calls};
+    const qn_answer_totals totals = totals_of(&ended, NULL);
+    qn_chat_write_answer(&out, &h, &choice, 1, &(qn_chat_prompt_part){0}, &totals);
+    json_t *answer = parse(&out);
+    const json_t *message = AT(answer, "choices", "0", "message");
+    assert_true(json_is_null(AT(message, "content")));
+    assert_string_equal(STRING(message, "tool_calls", "0", "function", "arguments"), "{\"a\": \"\\n\"}");
+    assert_string_equal(STRING(answer, "choices", "0", "finish_reason"), "tool_calls");
+    json_decref(answer);
+    qn_buffer_free(&calls);
+    qn_buffer_free(&arguments);
 }
 
 static void test_head_tells_id_and_time(void **state)
@@ -270,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_answers_that_lack_a_part),
         cmocka_unit_test(test_several_choices_add_up),
         cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_calls),
         cmocka_unit_test(test_head_tells_id_and_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
