@@ -3,6 +3,7 @@
 SHELL = /bin/bash -o pipefail
 JOBS ?= $(shell nproc)
 PYTHON ?= /usr/bin/python3
+PYTEST = build/python/bin/python -m pytest -q -rs
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.[ch]' 'include/*.h' 'tests/*.[ch]')
 # Warnings are errors in CI only, so that a newer compiler's new warning keeps nobody from building.
 CMAKE_OPTIONS = $(if $(CI),-DCMAKE_COMPILE_WARNING_AS_ERROR=ON)
@@ -25,7 +26,7 @@ endef
 export HELP
 
 .PHONY: help demo build debug test unit api asan tsan fuzz fmt fmt-check lint docs-check includes-check clean
-.PHONY: build-asan build-tsan
+.PHONY: build-asan build-tsan python-env
 
 help:
 	@echo "$$HELP"
@@ -51,17 +52,20 @@ debug:
 unit: build
 	ctest --preset release -j $(JOBS)
 
-api: build
-	QUERN_BIN=$(CURDIR)/build/release/quern $(PYTHON) -m pytest -q
+python-env:
+	@tools/python_env.sh $(PYTHON)
+
+api: build python-env
+	QUERN_BIN=$(CURDIR)/build/release/quern $(PYTEST)
 
 build-asan:
 	cmake --preset asan-ubsan $(CMAKE_OPTIONS)
 	cmake --build --preset asan-ubsan -j $(JOBS)
 
-asan: build-asan
+asan: build-asan python-env
 	ctest --preset asan-ubsan -j $(JOBS)
 	ASAN_OPTIONS=detect_leaks=1 QUERN_KV_CRASH_KILLS=10 QUERN_BIN=$(CURDIR)/build/asan-ubsan/quern \
-		$(PYTHON) -m pytest -q tests/api
+		$(PYTEST) tests/api
 
 build-tsan:
 	cmake --preset tsan $(CMAKE_OPTIONS)

@@ -14,7 +14,7 @@ build_packages=(
 )
 test_packages=(
     clang-14 libclang-rt-14-dev llvm-14 clang-format-14 clang-tidy-14
-    python3 python3-pytest
+    python3 python3-venv
 )
 
 case "${1:-}" in

@@ -1,7 +1,7 @@
 """What the tests of the HTTP server and the commands share.
 
-They need Python's standard library and pytest, nothing else. The program under test is build/release/quern, or the one
-that QUERN_BIN names (CI runs the same tests against a sanitized build).
+requirements.txt says what they need besides Python's standard library; `make api` installs it. The program under test
+is build/release/quern, or the one that QUERN_BIN names (CI runs the same tests against a sanitized build).
 """
 
 import os

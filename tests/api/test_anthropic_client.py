@@ -1,10 +1,9 @@
-"""The official anthropic client (tests/api/requirements.txt) against the Messages API: sync, async, streamed and not."""
+"""The official anthropic client against the Messages API: sync, async, streamed and not."""
 
 import asyncio
 
+import anthropic
 import pytest
-
-anthropic = pytest.importorskip("anthropic", reason="pip install -r tests/api/requirements.txt")
 
 ASK = {"model": "quern-tiny", "max_tokens": 48, "messages": [{"role": "user", "content": "What is 12 plus 30?"}],
        "extra_body": {"temperature": 0}}  # newer clients have no argument for it

@@ -1,10 +1,9 @@
-"""The official openai client (tests/api/requirements.txt) against the Responses API: sync, async, streamed and not."""
+"""The official openai client against the Responses API: sync, async, streamed and not."""
 
 import asyncio
 
+import openai
 import pytest
-
-openai = pytest.importorskip("openai", reason="pip install -r tests/api/requirements.txt")
 
 ASK = {"model": "quern-tiny", "max_output_tokens": 200, "input": "What is 12 plus 30?", "temperature": 0}
 
