@@ -159,15 +159,15 @@ static qn_thoughts thoughts_of(const qn_answer *answer, const qn_request *reques
 static qn_status constrain(qn_answer *answer, choice *c, const qn_answer_options *options, qn_request *request,
                            qn_error *err)
 {
-    if (answer->grammar == NULL && !options->has_thinking_budget) {
+    if (answer->grammar == NULL && !options->generation->has_thinking_budget) {
         return QN_OK;
     }
     const qn_engine *engine = answer->server->engine;
     qn_constraint_options held = {.tokenizer = qn_answer_tokenizer(answer),
                                   .vocab_size = qn_engine_config(engine)->vocab_size,
                                   .thoughts = options->mid_text ? QN_THOUGHTS_NONE : thoughts_of(answer, request),
-                                  .has_budget = options->has_thinking_budget,
-                                  .budget = options->thinking_budget};
+                                  .has_budget = options->generation->has_thinking_budget,
+                                  .budget = options->generation->thinking_budget};
     held.eos = qn_engine_eos(engine, &held.eos_count);
     if (answer->grammar != NULL) {
         held.grammar = qn_answer_grammar_of(answer->grammar);

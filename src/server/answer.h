@@ -70,8 +70,6 @@ typedef struct qn_answer_options {
                        that alone */
     qn_answer_grammar *grammar; /* what the text behind thoughts has to be; NULL: anything. The answer takes a reference
                                    of its own */
-    bool has_thinking_budget;
-    size_t thinking_budget; /* tokens of thoughts, at most */
     bool prompt_only; /* no token of an answer: what is told is the prompt's. The engine computes one, which is dropped
                        */
 } qn_answer_options;

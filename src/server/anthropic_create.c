@@ -77,6 +77,23 @@ static qn_status fit_context(const qn_server *server, size_t prompt_count, qn_ge
     return QN_OK;
 }
 
+static qn_status new_writer(const qn_server *server, const qn_anthropic_request *r, const char *request_id,
+                            size_t prompt_tokens, bool cut, void **out, qn_error *err)
+{
+    qn_anthropic_message *message = qn_alloc_zero(1, sizeof *message);
+    if (message == NULL) {
+        return qn_fail_memory(err, "request", sizeof *message);
+    }
+    *message = (qn_anthropic_message){.model = server->options.model_names[0],
+                                      .prompt_details = server->options.prompt_details,
+                                      .cut_by_context = cut,
+                                      .hides_thoughts = r->hides_thoughts,
+                                      .prompt_tokens = prompt_tokens};
+    qn_anthropic_message_start(message, request_id);
+    *out = message;
+    return QN_OK;
+}
+
 static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const char *request_id,
                               const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
@@ -85,25 +102,22 @@ static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const 
     if (status != QN_OK) {
         return status;
     }
-    qn_tool_list *list = NULL;
-    const json_t *tools = qn_anthropic_shown_tools(r);
-    if (tools != NULL && (status = qn_tool_list_new(tools, &list, err)) != QN_OK) {
-        return status;
+    void *writer = NULL;
+    qn_answer_options options = {.generation = &r->generation, .logprobs = -1, .mid_text = r->prefill};
+    status = qn_tool_choice_tools(&r->tools, &options.tools, err);
+    if (status == QN_OK) {
+        status = qn_tool_choice_grammar(server, &r->tools, &r->form.format, &options.grammar, err);
     }
-    qn_anthropic_message *message = qn_alloc_zero(1, sizeof *message);
-    if (message == NULL) {
-        qn_tool_list_free(list);
-        return qn_fail_memory(err, "request", sizeof *message);
+    if (status == QN_OK) {
+        status = new_writer(server, r, request_id, prompt->count, cut, &writer, err);
     }
-    *message = (qn_anthropic_message){.model = server->options.model_names[0],
-                                      .prompt_details = server->options.prompt_details,
-                                      .cut_by_context = cut,
-                                      .hides_thoughts = r->hides_thoughts,
-                                      .prompt_tokens = prompt->count};
-    qn_anthropic_message_start(message, request_id);
-    const qn_answer_options options = {
-        .generation = &r->generation, .logprobs = -1, .mid_text = r->prefill, .tools = list};
-    return qn_answer_start(server, &api, message, &options, prompt, 1, out, err);
+    if (status == QN_OK) {
+        status = qn_answer_start(server, &api, writer, &options, prompt, 1, out, err);
+    } else {
+        qn_tool_list_free(options.tools);
+    }
+    qn_answer_grammar_release(options.grammar);
+    return status;
 }
 
 static qn_status start(qn_server *server, const qn_http_request *request, qn_answer **out, bool *stream,

@@ -7,9 +7,6 @@ static void report(qn_server *server, const qn_anthropic_request *r)
     qn_server_report_fields(server, "messages[].", &r->unknown_message);
     qn_server_report_fields(server, "tools[].", &r->unknown_tool);
     qn_server_report_unread(server, r->kwargs);
-    if (r->has_budget) {
-        qn_server_report(server, "thinking.budget_tokens", "thoughts are as long as the model likes");
-    }
     qn_generate_report(server, &r->generation);
 }
 
@@ -24,9 +21,9 @@ qn_status qn_anthropic_prompt(qn_server *server, const qn_http_request *request,
     report(server, out);
     status = qn_generate_check_model(server, out->model, error, err);
     if (status == QN_OK) {
-        status = qn_engine_chat_prompt_ending(server->engine, out->messages, qn_anthropic_shown_tools(out), out->kwargs,
-                                              out->prefill ? QN_PROMPT_CONTINUES : QN_PROMPT_OPENS_MESSAGE, prompt,
-                                              err);
+        status = qn_engine_chat_prompt_ending(server->engine, out->messages, qn_tool_choice_shown(&out->tools),
+                                              out->kwargs, out->prefill ? QN_PROMPT_CONTINUES : QN_PROMPT_OPENS_MESSAGE,
+                                              prompt, err);
     }
     if (status != QN_OK) {
         qn_anthropic_request_free(out);

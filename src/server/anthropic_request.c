@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "server/anthropic_messages.h"
+#include "server/anthropic_tools.h"
 #include "server/request_body.h"
 #include "server/steering.h"
 
@@ -23,6 +24,7 @@ static const qn_field fields[] = {
     {.name = "tool_choice"},
     {.name = "thinking"},
     {.name = "output_config"},
+    {.name = "output_format"},
     {.name = "service_tier"},
     /* About the caller or its caches, never about the answer. */
     {.name = "metadata", .rule = QN_FIELD_FREE},
@@ -34,7 +36,6 @@ static const qn_field fields[] = {
     {.name = "container", .rule = QN_FIELD_NEUTRAL},
     {.name = "inference_geo", .rule = QN_FIELD_NEUTRAL},
     {.name = "mcp_servers", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
-    {.name = "output_format", .rule = QN_FIELD_NEUTRAL},
     {.name = "speed", .rule = QN_FIELD_NEUTRAL, .neutral = "\"standard\""},
     /* quern's own, as the other endpoints have them. */
     {.name = "chat_template_kwargs"},
@@ -47,6 +48,7 @@ static const qn_field fields[] = {
     {.name = "frequency_penalty"},
     {.name = "repetition_penalty"},
     {.name = "logit_bias"},
+    {.name = "thinking_token_budget"},
     {.name = "priority"},
     {.name = "cache_salt"},
     {.name = "timeout"},
@@ -151,7 +153,11 @@ static qn_status read_budget(qn_anthropic_request *r, const json_t *thinking, bo
         return qn_fail_field(err, QN_USAGE, "thinking", "thinking.budget_tokens: missing: send at least %d",
                              LEAST_BUDGET);
     }
-    r->has_budget = true;
+    qn_generation_fields *generation = &r->generation;
+    if (!generation->has_thinking_budget || generation->thinking_budget > (size_t)budget) {
+        generation->has_thinking_budget = true;
+        generation->thinking_budget = (size_t)budget;
+    }
     if (!counting && (size_t)budget >= r->generation.max_tokens) {
         return qn_fail_field(err, QN_USAGE, "thinking",
                              "thinking.budget_tokens: %lld is not less than max_tokens: send less", (long long)budget);
@@ -207,9 +213,9 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
                              qn_json_type_name(config));
     }
     qn_fields_check(config, config_fields, sizeof config_fields / sizeof config_fields[0], &r->unknown, err);
-    if (qn_field_get(config, "format") != NULL) {
-        return qn_fail_field(err, QN_USAGE, "output_config",
-                             "output_config.format: not supported in this version: leave it out");
+    qn_status status = qn_format_read(qn_field_get(config, "format"), "output_config.format", false, &r->form, err);
+    if (status != QN_OK) {
+        return status;
     }
     const json_t *effort = qn_field_get(config, "effort");
     for (size_t i = 0; json_is_string(effort) && i < sizeof efforts / sizeof efforts[0]; i++) {
@@ -222,24 +228,13 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
                                           "output_config.effort: send low, medium, high, xhigh or max");
 }
 
-/* ---- tools and messages ---- */
-
-/* What needs answers that are held to a grammar, which this version does not do. */
-static qn_status check_constraints(const qn_anthropic_tools *tools, qn_error *err)
+/* Its older name. */
+static qn_status read_output_format(qn_anthropic_request *r, qn_error *err)
 {
-    if (tools->choice == QN_ANTHROPIC_ANY || tools->choice == QN_ANTHROPIC_TOOL) {
-        return qn_fail_field(err, QN_USAGE, "tool_choice",
-                             "tool_choice: any and tool are not supported in this version: send auto or none");
-    }
-    if (tools->one_at_a_time && tools->choice == QN_ANTHROPIC_AUTO) {
-        return qn_fail_field(err, QN_USAGE, "tool_choice",
-                             "tool_choice.disable_parallel_tool_use: not supported in this version: leave it out");
-    }
-    if (tools->strict && tools->choice == QN_ANTHROPIC_AUTO) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools: strict: not supported in this version: leave it out");
-    }
-    return QN_OK;
+    return qn_format_read(qn_field_get(r->document, "output_format"), "output_format", false, &r->form, err);
 }
+
+/* ---- tools and messages ---- */
 
 static qn_status read_messages(qn_anthropic_request *r, qn_error *err)
 {
@@ -282,10 +277,10 @@ static qn_status read_request(qn_anthropic_request *r, bool counting, const qn_c
         status = read_output_config(r, err);
     }
     if (status == QN_OK) {
-        status = qn_anthropic_tools_read(r->document, &r->tools, &r->unknown_tool, err);
+        status = read_output_format(r, err);
     }
-    if (status == QN_OK && !counting) {
-        status = check_constraints(&r->tools, err);
+    if (status == QN_OK) {
+        status = qn_anthropic_tools_read(r->document, &r->tools, &r->unknown_tool, err);
     }
     return status == QN_OK ? read_messages(r, err) : status;
 }
@@ -307,15 +302,11 @@ qn_status qn_anthropic_request_parse(const char *body, size_t bytes, bool counti
 void qn_anthropic_request_free(qn_anthropic_request *request)
 {
     qn_generation_fields_free(&request->generation);
-    qn_anthropic_tools_free(&request->tools);
+    qn_tool_choice_free(&request->tools);
+    qn_format_fields_free(&request->form);
     json_decref(request->messages);
     json_decref(request->kwargs);
     json_decref(request->steering);
     json_decref(request->document);
     *request = (qn_anthropic_request){0};
-}
-
-const json_t *qn_anthropic_shown_tools(const qn_anthropic_request *request)
-{
-    return request->tools.choice == QN_ANTHROPIC_NONE ? NULL : request->tools.list;
 }

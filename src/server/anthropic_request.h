@@ -11,22 +11,23 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "server/anthropic_tools.h"
+#include "server/format_fields.h"
 #include "server/generation_fields.h"
 #include "server/openai_chat.h"
 #include "server/request_fields.h"
+#include "server/tool_choice.h"
 
 typedef struct qn_anthropic_request {
     json_t *document;  /* the body; the pointers below point into it */
     json_t *steering;  /* its generation fields by the names that generation_fields.h knows */
     const char *model; /* NULL: not said */
     json_t *messages;  /* in OpenAI's shape (anthropic_messages.h) */
-    qn_anthropic_tools tools;
+    qn_tool_choice tools;
+    qn_format_fields form;
     json_t *kwargs; /* template variables: the defaults, chat_template_kwargs, thinking and output_config.effort */
     qn_generation_fields generation;
     bool stream;
     bool prefill;                      /* the last message is the assistant's: the answer goes on with it */
-    bool has_budget;                   /* thinking.budget_tokens was sent, which has no effect */
     bool hides_thoughts;               /* thinking.display: "omitted" */
     qn_unknown_fields unknown;         /* top-level fields never heard of */
     qn_unknown_fields unknown_message; /* the same of messages and their blocks */
@@ -38,8 +39,5 @@ typedef struct qn_anthropic_request {
 qn_status qn_anthropic_request_parse(const char *body, size_t bytes, bool counting, const qn_chat_defaults *defaults,
                                      qn_anthropic_request *out, qn_error *err);
 void qn_anthropic_request_free(qn_anthropic_request *request); /* back to {0}; {0} is fine */
-
-/* The tools that the template is shown; NULL: none. */
-const json_t *qn_anthropic_shown_tools(const qn_anthropic_request *request);
 
 #endif

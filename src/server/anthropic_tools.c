@@ -67,25 +67,21 @@ static qn_status check_tool(size_t index, const json_t *tool, qn_unknown_fields 
 }
 
 /* `names` holds those of the tools so far as keys. */
-static qn_status add_tool(size_t index, const json_t *tool, json_t *names, qn_anthropic_tools *out, qn_error *err)
+static qn_status add_tool(size_t index, const json_t *tool, json_t *names, qn_tool_choice *out, qn_error *err)
 {
     const json_t *name = json_object_get(tool, "name");
     if (json_object_get(names, json_string_value(name)) != NULL) {
         return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].name: %s: there is one of this name already", index,
                              json_string_value(name));
     }
-    out->strict = out->strict || json_is_true(json_object_get(tool, "strict"));
-    json_t *function = json_pack("{s:s, s:{s:O, s:O*, s:O}}", "type", "function", "function", "name", name,
-                                 "description", qn_field_get(tool, "description"), "parameters",
-                                 json_object_get(tool, "input_schema"));
-    if (function == NULL || json_array_append_new(out->list, function) != 0 ||
-        json_object_set_new(names, json_string_value(name), json_true()) != 0) {
+    if (json_object_set_new(names, json_string_value(name), json_true()) != 0) {
         return qn_fail_memory(err, "tools", sizeof(json_t));
     }
-    return QN_OK;
+    return qn_tool_choice_add(out, name, qn_field_get(tool, "description"), json_object_get(tool, "input_schema"),
+                              json_is_true(json_object_get(tool, "strict")), err);
 }
 
-static qn_status read_tools(const json_t *tools, qn_anthropic_tools *out, qn_unknown_fields *unknown, qn_error *err)
+static qn_status read_tools(const json_t *tools, qn_tool_choice *out, qn_unknown_fields *unknown, qn_error *err)
 {
     if (!json_is_array(tools)) {
         return qn_fail_field(err, QN_USAGE, "tools", "tools: %s given: send a list", qn_json_type_name(tools));
@@ -94,8 +90,7 @@ static qn_status read_tools(const json_t *tools, qn_anthropic_tools *out, qn_unk
         return QN_OK;
     }
     json_t *names = json_object();
-    out->list = json_array();
-    qn_status status = names != NULL && out->list != NULL ? QN_OK : qn_fail_memory(err, "tools", sizeof(json_t));
+    qn_status status = names != NULL ? QN_OK : qn_fail_memory(err, "tools", sizeof(json_t));
     for (size_t i = 0; i < json_array_size(tools) && status == QN_OK; i++) {
         const json_t *tool = json_array_get(tools, i);
         status = check_tool(i, tool, unknown, err);
@@ -107,32 +102,25 @@ static qn_status read_tools(const json_t *tools, qn_anthropic_tools *out, qn_unk
     return status;
 }
 
-static bool has_tool(const qn_anthropic_tools *tools, const char *name)
+static qn_status read_named(const json_t *choice, qn_tool_choice *out, qn_error *err)
 {
-    for (size_t i = 0; i < json_array_size(tools->list); i++) {
-        const json_t *function = json_object_get(json_array_get(tools->list, i), "function");
-        if (strcmp(json_string_value(json_object_get(function, "name")), name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static qn_status read_named(const json_t *choice, qn_anthropic_tools *out, qn_error *err)
-{
+    const char *name = NULL;
+    bool found = false;
     qn_error inner;
-    if (qn_field_string(choice, "name", &out->name, &inner) != QN_OK || out->name == NULL) {
+    if (qn_field_string(choice, "name", &name, &inner) != QN_OK || name == NULL) {
         return qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice.name: missing or not a string: send a tool's");
     }
-    return has_tool(out, out->name) ? QN_OK
-                                    : qn_fail_field(err, QN_USAGE, "tool_choice",
-                                                    "tool_choice.name: %.128s is none of the tools", out->name);
+    qn_status status = qn_tool_choice_allow(out, name, &found, err);
+    return status != QN_OK || found
+               ? status
+               : qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice.name: %.128s is none of the tools", name);
 }
 
-static qn_status read_choice(const json_t *choice, qn_anthropic_tools *out, qn_unknown_fields *unknown, qn_error *err)
+static qn_status read_choice(const json_t *choice, qn_tool_choice *out, qn_unknown_fields *unknown, qn_error *err)
 {
     static const qn_field choice_fields[] = {{.name = "type"}, {.name = "name"}, {.name = "disable_parallel_tool_use"}};
-    static const char *const types[] = {"auto", "none", "any", "tool"}; /* in the order of qn_anthropic_choice */
+    static const char *const types[] = {"auto", "none", "any", "tool"};
+    static const qn_tool_demand demands[] = {QN_TOOLS_AUTO, QN_TOOLS_NONE, QN_TOOLS_CALL, QN_TOOLS_CALL};
     const json_t *type = json_object_get(choice, "type");
     size_t at = 0;
     while (json_is_string(type) && at < 4 && strcmp(types[at], json_string_value(type)) != 0) {
@@ -142,30 +130,26 @@ static qn_status read_choice(const json_t *choice, qn_anthropic_tools *out, qn_u
         return qn_fail_field(err, QN_USAGE, "tool_choice",
                              "tool_choice: send {\"type\": ...} with auto, any, tool or none");
     }
-    out->choice = (qn_anthropic_choice)at;
+    out->demand = demands[at];
     qn_fields_check(choice, choice_fields, sizeof choice_fields / sizeof choice_fields[0], unknown, err);
+    bool named = strcmp(types[at], "tool") == 0, one_at_a_time = out->demand == QN_TOOLS_CALL;
     qn_error inner;
-    if (qn_field_boolean(choice, "disable_parallel_tool_use", &out->one_at_a_time, &inner) != QN_OK) {
+    if (qn_field_boolean(choice, "disable_parallel_tool_use", &one_at_a_time, &inner) != QN_OK) {
         return qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice.%s", inner.message);
     }
-    if (out->list == NULL && out->choice != QN_ANTHROPIC_NONE) {
+    if (out->list == NULL && out->demand != QN_TOOLS_NONE) {
         return qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice: there are no tools: leave it out");
     }
-    return out->choice == QN_ANTHROPIC_TOOL ? read_named(choice, out, err) : QN_OK;
+    out->several = !one_at_a_time && !named;
+    return named ? read_named(choice, out, err) : QN_OK;
 }
 
-qn_status qn_anthropic_tools_read(const json_t *document, qn_anthropic_tools *out, qn_unknown_fields *unknown,
+qn_status qn_anthropic_tools_read(const json_t *document, qn_tool_choice *out, qn_unknown_fields *unknown,
                                   qn_error *err)
 {
-    *out = (qn_anthropic_tools){0};
     const json_t *tools = qn_field_get(document, "tools");
     const json_t *choice = qn_field_get(document, "tool_choice");
+    out->several = true;
     qn_status status = tools != NULL ? read_tools(tools, out, unknown, err) : QN_OK;
     return status == QN_OK && choice != NULL ? read_choice(choice, out, unknown, err) : status;
-}
-
-void qn_anthropic_tools_free(qn_anthropic_tools *tools)
-{
-    json_decref(tools->list);
-    *tools = (qn_anthropic_tools){0};
 }

@@ -30,9 +30,7 @@ static qn_status start_answer(qn_server *server, const qn_chat_request *chat, co
     qn_answer_options options = {.generation = &chat->generation,
                                  .logprobs = chat->logprobs,
                                  .keep_prompts = chat->return_token_ids,
-                                 .mid_text = chat->prompt_end == QN_PROMPT_CONTINUES,
-                                 .has_thinking_budget = chat->has_thinking_budget,
-                                 .thinking_budget = chat->thinking_budget};
+                                 .mid_text = chat->prompt_end == QN_PROMPT_CONTINUES};
     qn_status status = qn_tool_choice_tools(&chat->tools, &options.tools, err);
     if (status == QN_OK) {
         status = qn_tool_choice_grammar(server, &chat->tools, &chat->form.format, &options.grammar, err);

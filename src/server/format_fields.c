@@ -137,29 +137,6 @@ static qn_status read_structured_outputs(const json_t *object, qn_format_fields 
     return status;
 }
 
-static qn_status read_response_format(const json_t *format, qn_format_fields *out, qn_error *err)
-{
-    static const char field[] = "response_format";
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
-        return QN_OK;
-    }
-    if (type != NULL && strcmp(type, "json_object") == 0) {
-        return read_form(json_true(), QN_FORMAT_JSON_OBJECT, field, out, err);
-    }
-    if (type == NULL || strcmp(type, "json_schema") != 0) {
-        return qn_fail(err, QN_USAGE, "%s: unknown type: send text, json_object or json_schema", field);
-    }
-    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-    if (!json_is_object(schema) && !json_is_boolean(schema)) {
-        return qn_fail(err, QN_USAGE,
-                       "%s: no schema: send {\"type\": \"json_schema\", \"json_schema\": {\"name\": "
-                       "..., \"schema\": {...}}}",
-                       field);
-    }
-    return read_form(schema, QN_FORMAT_JSON_SCHEMA, field, out, err);
-}
-
 static qn_status named(qn_status status, const char *field, qn_error *err)
 {
     if (status == QN_USAGE) {
@@ -169,10 +146,34 @@ static qn_status named(qn_status status, const char *field, qn_error *err)
     return status;
 }
 
+static qn_status read_type(const json_t *format, const char *field, bool nested, qn_format_fields *out, qn_error *err)
+{
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (type != NULL && strcmp(type, "text") == 0) {
+        return QN_OK;
+    }
+    if (type != NULL && strcmp(type, "json_object") == 0) {
+        return read_form(json_true(), QN_FORMAT_JSON_OBJECT, field, out, err);
+    }
+    if (type == NULL || strcmp(type, "json_schema") != 0) {
+        return qn_fail(err, QN_USAGE, "%s: unknown type: send text, json_object or json_schema", field);
+    }
+    const json_t *schema = json_object_get(nested ? json_object_get(format, "json_schema") : format, "schema");
+    if (!json_is_object(schema) && !json_is_boolean(schema)) {
+        return qn_fail(err, QN_USAGE, "%s: no schema: send {\"type\": \"json_schema\", %s", field,
+                       nested ? "\"json_schema\": {\"name\": ..., \"schema\": {...}}}" : "\"schema\": {...}}");
+    }
+    return read_form(schema, QN_FORMAT_JSON_SCHEMA, field, out, err);
+}
+
+qn_status qn_format_read(const json_t *format, const char *field, bool nested, qn_format_fields *out, qn_error *err)
+{
+    return format == NULL ? QN_OK : named(read_type(format, field, nested, out, err), field, err);
+}
+
 qn_status qn_format_fields_read(const json_t *document, qn_format_fields *out, qn_error *err)
 {
-    qn_status status = named(read_response_format(qn_field_get(document, "response_format"), out, err),
-                             "response_format", err);
+    qn_status status = qn_format_read(qn_field_get(document, "response_format"), "response_format", true, out, err);
     if (status == QN_OK) {
         status = named(read_structured_outputs(qn_field_get(document, "structured_outputs"), out, err),
                        "structured_outputs", err);

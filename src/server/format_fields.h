@@ -5,6 +5,7 @@
 #define QN_SERVER_FORMAT_FIELDS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "text/answer_grammar.h"
@@ -14,8 +15,13 @@ typedef struct qn_format_fields {
     json_t *parsed;          /* a schema that came as text; owned */
 } qn_format_fields;
 
-/* *out comes as {0}. QN_USAGE names the field; QN_RESOURCE. Whatever it returns, qn_format_fields_free releases. */
+/* All functions: *out comes as {0}. QN_USAGE names the field; QN_RESOURCE. Whatever they return, qn_format_fields_free
+ * releases. */
 qn_status qn_format_fields_read(const json_t *document, qn_format_fields *out, qn_error *err);
+
+/* One value with a type, text, json_object or json_schema; NULL: none. The schema is in an object `json_schema`
+ * (nested) or beside the type. `field` names it in errors and outlives *out. */
+qn_status qn_format_read(const json_t *format, const char *field, bool nested, qn_format_fields *out, qn_error *err);
 void qn_format_fields_free(qn_format_fields *form); /* back to {0} */
 
 #endif

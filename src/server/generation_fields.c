@@ -269,6 +269,15 @@ static qn_status read_scheduling(reader *r, qn_error *err)
     return status;
 }
 
+static qn_status read_thinking_budget(reader *r, qn_error *err)
+{
+    int64_t budget = -1;
+    qn_status status = qn_field_integer(r->document, "thinking_token_budget", 0, INT32_MAX, &budget, err);
+    r->out->has_thinking_budget = budget >= 0;
+    r->out->thinking_budget = budget >= 0 ? (size_t)budget : 0;
+    return status;
+}
+
 static qn_status read_salt(reader *r, qn_error *err)
 {
     qn_status status = qn_field_string(r->document, "cache_salt", &r->out->cache_salt, err);
@@ -288,7 +297,7 @@ qn_status qn_generation_fields_read(const json_t *document, const qn_generation_
 {
     static qn_status (*const reads[])(reader *, qn_error *) = {
         read_lengths,     read_sampling, read_penalties,  read_biases, read_stop,
-        read_stop_tokens, read_choices,  read_scheduling, read_salt,
+        read_stop_tokens, read_choices,  read_scheduling, read_salt,   read_thinking_budget,
     };
     *out = (qn_generation_fields){.sampling = limits->sampling, .n = 1, .prompt_logprobs = -1};
     reader r = {.document = document, .limits = limits, .out = out};

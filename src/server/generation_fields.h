@@ -46,6 +46,8 @@ typedef struct qn_generation_fields {
     int32_t priority;
     const char *cache_salt; /* in the document; NULL: none */
     uint64_t timeout_us;    /* 0: none */
+    bool has_thinking_budget;
+    size_t thinking_budget; /* tokens of thoughts, at most */
 } qn_generation_fields;
 
 /* Reads the document's fields over *out, which holds nothing yet. QN_USAGE names the field; QN_RESOURCE. Whatever it

@@ -135,14 +135,7 @@ static qn_status read_tools(qn_chat_request *request, qn_error *err)
 
 static qn_status read_form(qn_chat_request *request, qn_error *err)
 {
-    int64_t budget = -1;
-    qn_status status = qn_format_fields_read(request->document, &request->form, err);
-    if (status == QN_OK) {
-        status = qn_field_integer(request->document, "thinking_token_budget", 0, INT32_MAX, &budget, err);
-    }
-    request->has_thinking_budget = budget >= 0;
-    request->thinking_budget = budget >= 0 ? (size_t)budget : 0;
-    return status;
+    return qn_format_fields_read(request->document, &request->form, err);
 }
 
 static qn_status read_prompt_end(qn_chat_request *request, qn_error *err)

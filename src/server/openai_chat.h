@@ -31,9 +31,7 @@ typedef struct qn_chat_request {
     qn_generation_fields generation;
     qn_format_fields form;
     qn_tool_choice tools;
-    bool has_thinking_budget;
-    size_t thinking_budget; /* tokens of thoughts, at most */
-    int logprobs;           /* -1: not asked for; else top_logprobs */
+    int logprobs; /* -1: not asked for; else top_logprobs */
     qn_prompt_end prompt_end;
     bool include_reasoning; /* tell the model's thoughts */
     bool echo;              /* the answer's content begins with the last message's, where that is the assistant's */

@@ -66,9 +66,6 @@ static void report_fields(qn_server *server, const qn_responses_request *r)
     qn_server_report_fields(server, "input[].", &r->unknown_item);
     qn_server_report_unread(server, r->kwargs);
     qn_generate_report(server, &r->generation);
-    if (r->wants_strict && !r->without_tools) {
-        qn_server_report(server, "tools[].strict", "arguments are what the model makes them");
-    }
 }
 
 /* No response is kept, so that none can be gone on from. */
@@ -83,42 +80,53 @@ static qn_status check_previous(const qn_responses_request *r, qn_api_error *err
                          r->previous);
 }
 
-static const json_t *shown_tools(const qn_responses_request *r)
-{
-    return r->without_tools ? NULL : r->tools;
-}
-
 static qn_status make_prompt(const qn_server *server, const qn_responses_request *r, qn_tokens *out,
                              qn_api_error *error, qn_error *err)
 {
-    qn_status status = qn_engine_chat_prompt(server->engine, r->messages, shown_tools(r), r->kwargs, out, err);
+    qn_status status = qn_engine_chat_prompt(server->engine, r->messages, qn_tool_choice_shown(&r->tools), r->kwargs,
+                                             out, err);
     if (status != QN_OK && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "input");
     }
     return status == QN_OK ? qn_generate_check_length(server, out->count, "input", &r->generation, error, err) : status;
 }
 
-static qn_status start_answer(qn_server *server, const qn_responses_request *r, const char *request_id,
-                              const qn_tokens *prompt, qn_answer **out, qn_error *err)
+static qn_status new_writer(const qn_server *server, const qn_responses_request *r, const char *request_id, void **out,
+                            qn_error *err)
 {
-    qn_tool_list *list = NULL;
-    if (shown_tools(r) != NULL && qn_tool_list_new(shown_tools(r), &list, err) != QN_OK) {
-        return err->status;
-    }
     qn_response *response = qn_alloc_zero(1, sizeof *response);
     if (response == NULL) {
-        qn_tool_list_free(list);
         return qn_fail_memory(err, "request", sizeof *response);
     }
     response->prompt_details = server->options.prompt_details;
     qn_status status = qn_response_start(response, request_id, server->options.model_names[0], r, err);
     if (status != QN_OK) {
         free_writer(response);
-        qn_tool_list_free(list);
         return status;
     }
-    const qn_answer_options options = {.generation = &r->generation, .logprobs = -1, .tools = list};
-    return qn_answer_start(server, &api, response, &options, prompt, 1, out, err);
+    *out = response;
+    return QN_OK;
+}
+
+static qn_status start_answer(qn_server *server, const qn_responses_request *r, const char *request_id,
+                              const qn_tokens *prompt, qn_answer **out, qn_error *err)
+{
+    void *writer = NULL;
+    qn_answer_options options = {.generation = &r->generation, .logprobs = -1};
+    qn_status status = qn_tool_choice_tools(&r->tools, &options.tools, err);
+    if (status == QN_OK) {
+        status = qn_tool_choice_grammar(server, &r->tools, &r->form.format, &options.grammar, err);
+    }
+    if (status == QN_OK) {
+        status = new_writer(server, r, request_id, &writer, err);
+    }
+    if (status == QN_OK) {
+        status = qn_answer_start(server, &api, writer, &options, prompt, 1, out, err);
+    } else {
+        qn_tool_list_free(options.tools);
+    }
+    qn_answer_grammar_release(options.grammar);
+    return status;
 }
 
 static qn_status start_parsed(qn_server *server, const qn_responses_request *r, const char *request_id, qn_answer **out,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "server/openai_tools.h"
 #include "server/request_body.h"
 #include "server/responses_input.h"
 #include "server/steering.h"
@@ -46,6 +47,7 @@ static const qn_field fields[] = {
     {.name = "request_id"},
     {.name = "stop"},
     {.name = "top_k"},
+    {.name = "thinking_token_budget"},
     {.name = "min_p"},
     {.name = "seed"},
     {.name = "min_tokens"},
@@ -134,7 +136,7 @@ static qn_status check_include(qn_responses_request *r, const qn_chat_defaults *
     return QN_OK;
 }
 
-static qn_status check_text(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+static qn_status read_text(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
 {
     (void)defaults;
     static const qn_field text_fields[] = {{.name = "format"},
@@ -147,13 +149,7 @@ static qn_status check_text(qn_responses_request *r, const qn_chat_defaults *def
     if (qn_fields_check(text, text_fields, 2, &r->unknown, &inner) != QN_OK) {
         return qn_fail_field(err, QN_USAGE, "text", "text.%s", inner.message);
     }
-    const json_t *format = qn_field_get(text, "format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (format != NULL && (type == NULL || strcmp(type, "text") != 0)) {
-        return qn_fail_field(err, QN_USAGE, "text",
-                             "text.format: only {\"type\": \"text\"} is supported in this version: leave it out");
-    }
-    return QN_OK;
+    return qn_format_read(qn_field_get(text, "format"), "text.format", false, &r->form, err);
 }
 
 static qn_status check_metadata(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
@@ -223,80 +219,10 @@ static qn_status read_reasoning(qn_responses_request *r, const qn_chat_defaults 
 
 /* ---- tools ---- */
 
-static qn_status add_tool(size_t index, const json_t *tool, json_t *list, bool *wants_strict,
-                          qn_unknown_fields *unknown, qn_error *err)
-{
-    static const qn_field tool_fields[] = {
-        {.name = "type"},        {.name = "name"},
-        {.name = "description"}, {.name = "parameters"},
-        {.name = "strict"},      {.name = "defer_loading", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    };
-    const char *type = json_string_value(json_object_get(tool, "type"));
-    if (type == NULL || strcmp(type, "function") != 0) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].type: %.40s: only function is supported", index,
-                             type != NULL ? type : "missing or not a string");
-    }
-    qn_error inner;
-    if (qn_fields_check(tool, tool_fields, sizeof tool_fields / sizeof tool_fields[0], unknown, &inner) != QN_OK) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].%s", index, inner.message);
-    }
-    const json_t *name = json_object_get(tool, "name");
-    const json_t *description = qn_field_get(tool, "description");
-    const json_t *parameters = qn_field_get(tool, "parameters");
-    const json_t *strict = qn_field_get(tool, "strict");
-    if (json_string_length(name) == 0 || (description != NULL && !json_is_string(description)) ||
-        (parameters != NULL && !json_is_object(parameters)) || (strict != NULL && !json_is_boolean(strict))) {
-        return qn_fail_field(err, QN_USAGE, "tools",
-                             "tools[%zu]: send a name, a description, parameters as an object, strict true or false",
-                             index);
-    }
-    *wants_strict = *wants_strict || json_is_true(strict);
-    json_t *function = json_pack("{s:s, s:{s:O, s:O*, s:O*}}", "type", "function", "function", "name", name,
-                                 "description", description, "parameters", parameters);
-    return function != NULL && json_array_append_new(list, function) == 0 ? QN_OK : no_memory(err);
-}
-
-/* What needs answers that are held to a grammar, which this version does not do. `strict` does too, but clients send it
- * as a matter of course: that it has no effect is for the log. */
-static qn_status check_choice(qn_responses_request *r, qn_error *err)
-{
-    const json_t *choice = qn_field_get(r->document, "tool_choice");
-    const char *word = json_string_value(choice);
-    bool parallel = true;
-    qn_status status = qn_field_boolean(r->document, "parallel_tool_calls", &parallel, err);
-    if (status != QN_OK) {
-        return status;
-    }
-    r->without_tools = word != NULL && strcmp(word, "none") == 0;
-    if (choice != NULL && !r->without_tools && (word == NULL || strcmp(word, "auto") != 0)) {
-        return qn_fail_field(err, QN_USAGE, "tool_choice",
-                             "tool_choice: only auto and none are supported in this version: send one of them");
-    }
-    if (!parallel && r->tools != NULL && !r->without_tools) {
-        return qn_fail_field(err, QN_USAGE, "parallel_tool_calls",
-                             "parallel_tool_calls: false is not supported in this version: leave it out");
-    }
-    return QN_OK;
-}
-
 static qn_status read_tools(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
 {
     (void)defaults;
-    const json_t *tools = qn_field_get(r->document, "tools");
-    if (tools != NULL && !json_is_array(tools)) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools: %s given: send a list", qn_json_type_name(tools));
-    }
-    if (json_array_size(tools) > 0) {
-        r->tools = json_array();
-        if (r->tools == NULL) {
-            return no_memory(err);
-        }
-    }
-    qn_status status = QN_OK;
-    for (size_t i = 0; i < json_array_size(tools) && status == QN_OK; i++) {
-        status = add_tool(i, json_array_get(tools, i), r->tools, &r->wants_strict, &r->unknown, err);
-    }
-    return status == QN_OK ? check_choice(r, err) : status;
+    return qn_openai_tools_read(r->document, false, &r->tools, &r->unknown, err);
 }
 
 static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
@@ -319,7 +245,7 @@ static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *
 static qn_status read_request(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
 {
     static qn_status (*const reads[])(qn_responses_request *, const qn_chat_defaults *, qn_error *) = {
-        read_strings,   read_generation, read_streaming, check_include, check_text,
+        read_strings,   read_generation, read_streaming, check_include, read_text,
         check_metadata, read_kwargs,     read_reasoning, read_tools,    read_messages,
     };
     qn_status status = qn_fields_check(r->document, fields, sizeof fields / sizeof fields[0], &r->unknown, err);
@@ -347,7 +273,8 @@ void qn_responses_request_free(qn_responses_request *request)
 {
     qn_generation_fields_free(&request->generation);
     json_decref(request->messages);
-    json_decref(request->tools);
+    qn_tool_choice_free(&request->tools);
+    qn_format_fields_free(&request->form);
     json_decref(request->kwargs);
     json_decref(request->steering);
     json_decref(request->document);

@@ -10,9 +10,11 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "server/format_fields.h"
 #include "server/generation_fields.h"
 #include "server/openai_chat.h"
 #include "server/request_fields.h"
+#include "server/tool_choice.h"
 
 typedef struct qn_responses_request {
     json_t *document;       /* the body; the pointers below point into it */
@@ -21,10 +23,9 @@ typedef struct qn_responses_request {
     const char *request_id; /* the same */
     const char *previous;   /* previous_response_id; NULL: none */
     json_t *messages;       /* in OpenAI's chat shape, instructions first */
-    json_t *tools;          /* in OpenAI's chat shape; NULL: none */
-    bool without_tools;     /* tool_choice none: the template is shown no tools */
-    bool wants_strict;      /* some tool asks that its arguments keep to its schema */
-    json_t *kwargs;         /* template variables: the defaults, chat_template_kwargs and reasoning.effort */
+    qn_tool_choice tools;
+    qn_format_fields form;
+    json_t *kwargs; /* template variables: the defaults, chat_template_kwargs and reasoning.effort */
     qn_generation_fields generation;
     bool stream;
     qn_unknown_fields unknown;      /* top-level fields never heard of */

@@ -44,6 +44,7 @@ static qn_status write_settings(qn_response *r, const char *model, const qn_resp
         {"reasoning", "{\"effort\":null,\"summary\":null}"},
         {"tool_choice", "\"auto\""},
         {"tools", "[]"},
+        {"text", "{\"format\":{\"type\":\"text\"}}"},
         {"metadata", "{}"},
         {"user", "null"},
     };
@@ -53,8 +54,8 @@ static qn_status write_settings(qn_response *r, const char *model, const qn_resp
     qn_buffer_format(&r->settings, ",\"temperature\":%g,\"top_p\":%g", (double)sampling->temperature,
                      (double)sampling->top_p);
     qn_buffer_text(&r->settings,
-                   ",\"background\":false,\"service_tier\":\"default\",\"store\":false,\"text\":{\"format\":{"
-                   "\"type\":\"text\"}},\"top_logprobs\":0,\"truncation\":\"disabled\"");
+                   ",\"background\":false,\"service_tier\":\"default\",\"store\":false,\"top_logprobs\":0,"
+                   "\"truncation\":\"disabled\"");
     qn_status status = QN_OK;
     for (size_t i = 0; i < sizeof told / sizeof told[0] && status == QN_OK; i++) {
         status = echo(r, request->document, told[i].name, told[i].otherwise, err);

@@ -15,6 +15,7 @@ static const qn_steering_name own_names[] = {
     {"priority", "priority"},
     {"cache_salt", "cache_salt"},
     {"timeout", "timeout"},
+    {"thinking_token_budget", "thinking_token_budget"},
 };
 
 static qn_status collect(const json_t *document, const qn_steering_name *names, size_t count, json_t *fields,

@@ -10,10 +10,6 @@ import re
 
 import pytest
 
-# cases answered 400, naming a field: the feature is not there yet
-NOT_YET = {
-    "anthropic-tools": "tool_choice", "responses-tools": "tool_choice",
-}
 # need --api-key: test_auth.py asks them
 AUTHENTICATION = {"auth-missing", "auth-wrong", "auth-anthropic-header"}
 # a body that is made here
@@ -47,10 +43,6 @@ def send(server, case):
     elif body is not None:
         body = json.dumps(build(body)).encode()
     return server.request(case["method"], case["path"], body, case.get("headers"))
-
-
-def is_there(case):
-    return not (case["name"] in NOT_YET or case["name"] in AUTHENTICATION)
 
 
 def error_of(response):
@@ -218,7 +210,7 @@ OTHER_CHECKS = {"seed"}
 def test_cases_of_what_there_is(server, cases):
     covered, wrong = [], []
     for name, case in cases.items():
-        if name in NOT_YET or name in AUTHENTICATION:
+        if name in AUTHENTICATION:
             continue
         response = send(server, case)
         covered.append(name)
@@ -231,7 +223,7 @@ def test_cases_of_what_there_is(server, cases):
                     wanted[key], got[key] = case[key], error[key]
         if got != wanted:
             wrong.append(f"{name}: {got}, not {wanted}: {response.body[:300]}")
-    print(f"{len(covered)} cases covered; not yet: {', '.join(sorted(NOT_YET))}")
+    print(f"{len(covered)} cases covered")
     assert not wrong, "\n".join(wrong)
     assert len(covered) >= 80
 
@@ -239,16 +231,8 @@ def test_cases_of_what_there_is(server, cases):
 def test_what_cases_say_of_their_answers(server, cases):
     assert {name for name, case in cases.items() if "check" in case} == set(CHECKS) | OTHER_CHECKS
     for name, check in CHECKS.items():
-        if not is_there(cases[name]):
+        if name in AUTHENTICATION:
             continue
         response = send(server, cases[name])
         assert response.status == 200, name
         check(response)
-
-
-def test_cases_of_what_is_not_there_are_refused_by_name(server, cases):
-    for name, field in NOT_YET.items():
-        response = send(server, cases[name])
-        assert response.status == 400, name
-        error = error_of(response)  # Anthropic's names no field but in its sentence
-        assert error.get("param", error["message"].split(":")[0]) == field, name

@@ -122,11 +122,11 @@ def test_limits_and_stops(server):
 def test_refusals(server):
     for body, status, param in (
             (ask(tools=[{"type": "web_search"}]), 400, "tools"),
-            (ask(tools=[{"type": "function", "name": "f", "parameters": {}}], tool_choice="required"), 400,
-             "tool_choice"),
+            (ask(tools=[{"type": "function", "name": "f", "parameters": {}}],
+                 tool_choice={"type": "function", "name": "g"}), 400, "tool_choice"),
             (ask(max_output_tokens=0), 400, "max_output_tokens"), (ask(temperature=3), 400, "temperature"),
             (ask(max_output_tokens=10**6), 400, "max_output_tokens"), (ask([]), 400, "input"),
-            (ask(text={"format": {"type": "json_object"}}), 400, "text"), (ask(background=True), 400, "background"),
+            (ask(text={"format": {"type": "yaml"}}), 400, "text.format"), (ask(background=True), 400, "background"),
             (ask(reasoning={"effort": "some"}), 400, "reasoning"), (ask(previous_response_id="resp_x"), 404,
                                                                    "previous_response_id"),
             (ask(include=["message.output_text.logprobs"]), 400, "include"), (ask(model="other"), 404, "model"),
@@ -156,3 +156,30 @@ def test_function_calls(server):
     assert answer(server, {**body, "input": turns})["output"][-1]["type"] == "message"
     plain = answer(server, {**body, "tool_choice": "none"})
     assert all(item["type"] != "function_call" for item in plain["output"])
+
+
+def test_demanded_calls(server):
+    tools = [{"type": "function", "name": name, "strict": True, "parameters": {
+        "type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"], "additionalProperties": False}}
+        for name in ("f", "g")]
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
+    for choice, names in (("required", "fg"), ({"type": "function", "name": "g"}, "g"), (allowed, "f")):
+        for seed in range(4):
+            body = ask("Tell me a story.", tools=tools, tool_choice=choice, seed=seed, temperature=1,
+                       thinking_token_budget=64, max_output_tokens=400)
+            response = answer(server, body)
+            (call,) = [item for item in response["output"] if item["type"] != "reasoning"]
+            assert response["status"] == "completed" and call["type"] == "function_call" and call["name"] in names
+            assert json.loads(call["arguments"]) in ({"a": "x"}, {"a": "y"})
+            done = stream(server, body)[-1]["response"]["output"][-1]
+            assert (done["name"], done["arguments"]) == (call["name"], call["arguments"])
+
+
+def test_structured_output(server):
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+    form = {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
+    for seed in range(4):
+        response = answer(server, ask("Hi", seed=seed, text=form, max_output_tokens=200, thinking_token_budget=16))
+        assert response["text"] == form
+        if response["status"] == "completed":
+            assert type(json.loads(response["output"][-1]["content"][0]["text"])["n"]) is int

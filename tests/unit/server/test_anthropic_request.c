@@ -66,7 +66,7 @@ static void test_defaults(void **state)
     assert_int_equal(r.generation.max_tokens, 7);
     assert_true(r.generation.sampling.temperature == 0.5f && r.generation.sampling.top_p == 0.75f);
     assert_int_equal(r.generation.n, 1);
-    assert_false(r.stream || r.has_budget || r.hides_thoughts || r.prefill);
+    assert_false(r.stream || r.generation.has_thinking_budget || r.hides_thoughts || r.prefill);
     assert_null(r.tools.list);
     assert_int_equal(json_object_size(r.kwargs), 0);
     assert_int_equal(json_array_size(r.messages), 1);
@@ -91,16 +91,17 @@ static void test_all_fields(void **state)
     assert_int_equal(json_array_size(r.messages), 2);
     assert_int_equal(r.generation.stop_count, 2);
     assert_string_equal(r.generation.stop[1], "yz");
-    assert_true(r.stream && r.has_budget && r.hides_thoughts && r.generation.ignore_eos && r.generation.seed_given);
+    assert_true(r.stream && r.generation.has_thinking_budget && r.hides_thoughts && r.generation.ignore_eos &&
+                r.generation.seed_given);
     assert_int_equal(r.generation.sampling.top_k, 7);
     assert_string_equal(json_string_value(json_object_get(r.kwargs, "reasoning_effort")), "high");
     assert_true(json_is_true(json_object_get(r.kwargs, "clear_thinking")));
     assert_null(json_object_get(r.kwargs, "enable_thinking"));
     assert_int_equal(r.unknown.total, 1);
     assert_string_equal(r.unknown.names[0], "mood");
-    assert_int_equal(r.tools.choice, QN_ANTHROPIC_NONE);
+    assert_int_equal(r.tools.demand, QN_TOOLS_NONE);
     assert_int_equal(json_array_size(r.tools.list), 1);
-    assert_null(qn_anthropic_shown_tools(&r));
+    assert_null(qn_tool_choice_shown(&r.tools));
     qn_anthropic_request_free(&r);
 }
 
@@ -110,7 +111,7 @@ static void test_tools(void **state)
     qn_anthropic_request r;
     qn_error err;
     assert_int_equal(parse_with(WITH(TOOL ",'tool_choice':{'type':'auto'}"), true, NULL, &r, &err), QN_OK);
-    char *text = json_dumps(qn_anthropic_shown_tools(&r), JSON_COMPACT);
+    char *text = json_dumps(qn_tool_choice_shown(&r.tools), JSON_COMPACT);
     assert_string_equal(text, "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
                               "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]");
     free(text);
@@ -135,21 +136,42 @@ static void test_tools(void **state)
                    "true or false");
 }
 
-static void test_what_needs_a_grammar_is_refused(void **state)
+static void test_what_is_held_to_a_grammar(void **state)
 {
     (void)state;
-    assert_refused(WITH(TOOL ",'tool_choice':{'type':'any'}"), "tool_choice", "not supported");
-    assert_refused(WITH(TOOL ",'tool_choice':{'type':'tool','name':'f'}"), "tool_choice", "not supported");
-    assert_refused(WITH("'tools':[{'name':'f','input_schema':{},'strict':true}]"), "tools", "strict");
-    assert_refused(WITH(TOOL ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true}"), "tool_choice",
-                   "not supported");
-    assert_accepted(WITH(TOOL));
-    assert_refused(WITH("'output_config':{'format':{'type':'json_schema'}}"), "output_config", "format");
+    static const struct {
+        const char *body;
+        qn_tool_demand demand;
+        bool several, strict, some_only;
+    } cases[] = {
+        {WITH(TOOL), QN_TOOLS_AUTO, true, false, false},
+        {WITH(TOOL ",'tool_choice':{'type':'any'}"), QN_TOOLS_CALL, false, false, false},
+        {WITH(TOOL ",'tool_choice':{'type':'any','disable_parallel_tool_use':false}"), QN_TOOLS_CALL, true, false,
+         false},
+        {WITH(TOOL ",'tool_choice':{'type':'tool','name':'f'}"), QN_TOOLS_CALL, false, false, true},
+        {WITH(TOOL ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true}"), QN_TOOLS_AUTO, false, false,
+         false},
+        {WITH("'tools':[{'name':'f','input_schema':{},'strict':true}]"), QN_TOOLS_AUTO, true, true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        qn_anthropic_request r;
+        qn_error err;
+        assert_int_equal(parse(cases[i].body, &r, &err), QN_OK);
+        assert_int_equal(r.tools.demand, cases[i].demand);
+        assert_int_equal(r.tools.several, cases[i].several);
+        assert_int_equal(r.tools.strict[0], cases[i].strict);
+        assert_int_equal(r.tools.callable != NULL, cases[i].some_only);
+        qn_anthropic_request_free(&r);
+    }
     qn_anthropic_request r;
     qn_error err;
-    const char *any = WITH(TOOL ",'tool_choice':{'type':'any'}");
-    assert_int_equal(parse_with(any, true, NULL, &r, &err), QN_OK); /* counting needs none */
+    assert_int_equal(
+        parse(WITH("'output_config':{'format':{'type':'json_schema','schema':{'type':'string'}}}"), &r, &err), QN_OK);
+    assert_int_equal(r.form.format.kind, QN_FORMAT_JSON_SCHEMA);
     qn_anthropic_request_free(&r);
+    assert_accepted(WITH("'output_format':{'type':'json_schema','schema':{}}"));
+    assert_refused(WITH("'output_config':{'format':{'type':'json_schema'}}"), "output_config.format", "no schema");
+    assert_refused(WITH("'output_format':{'type':'yaml'}"), "output_format", "unknown type");
 }
 
 static void test_thinking(void **state)
@@ -232,7 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),        cmocka_unit_test(test_all_fields),
-        cmocka_unit_test(test_tools),           cmocka_unit_test(test_what_needs_a_grammar_is_refused),
+        cmocka_unit_test(test_tools),           cmocka_unit_test(test_what_is_held_to_a_grammar),
         cmocka_unit_test(test_thinking),        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_short_of_memory),
     };

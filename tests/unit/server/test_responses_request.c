@@ -70,9 +70,9 @@ static void test_all_fields(void **state)
     assert_int_equal(r.generation.max_tokens, 20);
     assert_string_equal(r.generation.max_tokens_field, "max_output_tokens");
     assert_int_equal(r.generation.stop_count, 1);
-    assert_true(r.stream && r.without_tools && r.generation.seed_given);
+    assert_true(r.stream && r.tools.demand == QN_TOOLS_NONE && r.generation.seed_given);
     assert_string_equal(json_string_value(json_object_get(r.kwargs, "reasoning_effort")), "max");
-    char *tools = json_dumps(r.tools, JSON_COMPACT);
+    char *tools = json_dumps(r.tools.list, JSON_COMPACT);
     assert_string_equal(tools, "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
                                "\"parameters\":{\"type\":\"object\"}}}]");
     free(tools);
@@ -88,8 +88,8 @@ static void test_defaults(void **state)
     qn_error err;
     assert_int_equal(parse("{'input':'Hi'}", &r, &err), QN_OK);
     assert_int_equal(r.generation.max_tokens, 0);
-    assert_null(r.tools);
-    assert_false(r.stream || r.without_tools);
+    assert_null(r.tools.list);
+    assert_false(r.stream || r.tools.demand == QN_TOOLS_NONE);
     assert_true(r.generation.sampling.temperature == 0.5f);
     qn_responses_request_free(&r);
     assert_accepted(WITH("'tools':[],'tool_choice':'auto','text':null,'reasoning':null,'service_tier':'auto'"));
@@ -105,7 +105,7 @@ static void test_refusals(void **state)
     assert_refused(WITH("'stream_options':1"), "stream_options", "object");
     assert_refused(WITH("'include':'x'"), "include", "list");
     assert_refused(WITH("'include':['message.output_text.logprobs']"), "include", "logprobs");
-    assert_refused(WITH("'text':{'format':{'type':'json_schema'}}"), "text", "text.format");
+    assert_refused(WITH("'text':{'format':{'type':'json_schema'}}"), "text.format", "no schema");
     assert_refused(WITH("'text':{'verbosity':'high'}"), "text", "text.verbosity");
     assert_refused(WITH("'metadata':[]"), "metadata", "object");
     assert_refused(WITH("'reasoning':{'effort':'some'}"), "reasoning", "xhigh");
@@ -118,9 +118,16 @@ static void test_refusals(void **state)
     assert_refused(WITH("'tools':[{'type':'function'}]"), "tools", "name");
     assert_refused(WITH("'tools':[{'type':'function','name':'f','parameters':3}]"), "tools", "parameters");
     assert_accepted(WITH(TOOL ",'parallel_tool_calls':true"));
-    assert_refused(WITH(TOOL ",'parallel_tool_calls':false"), "parallel_tool_calls", "not supported");
-    assert_refused(WITH(TOOL ",'tool_choice':'required'"), "tool_choice", "auto and none");
-    assert_refused(WITH(TOOL ",'tool_choice':{'type':'function','name':'f'}"), "tool_choice", "auto and none");
+    assert_accepted(WITH(TOOL ",'parallel_tool_calls':false"));
+    assert_accepted(WITH(TOOL ",'tool_choice':'required'"));
+    assert_accepted(WITH(TOOL ",'tool_choice':{'type':'function','name':'f'}"));
+    assert_accepted(WITH(TOOL ",'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':'function',"
+                              "'name':'f'}]}"));
+    assert_refused(WITH(TOOL ",'tool_choice':{'type':'function','name':'g'}"), "tool_choice", "none of the tools");
+    assert_refused(WITH(TOOL ",'tool_choice':{'type':'function','function':{'name':'f'}}"), "tool_choice", "allowed");
+    assert_refused(WITH("'tool_choice':'required'"), "tool_choice", "no tools");
+    assert_accepted(WITH("'text':{'format':{'type':'json_schema','name':'x','schema':{},'strict':true}}"));
+    assert_accepted(WITH("'text':{'format':{'type':'json_object'}}"));
 }
 
 static void test_short_of_memory(void **state)
