@@ -75,12 +75,14 @@ def test_a_conversation_goes_on(client):
     assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
 
 
+WEATHER = {"name": "get_weather", "description": "The weather of a city.",
+           "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+
+
 def test_a_tool_loop(client):
-    tool = {"name": "get_weather", "description": "The weather of a city.",
-            "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
     turns = [{"role": "user", "content": "What is the weather in Oslo?"}]
     for streamed in (False, True):
-        fields = {**ASK, "max_tokens": 200, "tools": [tool], "messages": turns}
+        fields = {**ASK, "max_tokens": 200, "tools": [WEATHER], "messages": turns}
         if streamed:
             with client.messages.stream(**fields) as stream:
                 message = stream.get_final_message()
@@ -94,13 +96,56 @@ def test_a_tool_loop(client):
         assert client.messages.create(**{**fields, "messages": after}).stop_reason == "end_turn"
 
 
-def test_errors(client):
+def test_a_tool_call_async(client, base_url):
+    fields = {**ASK, "max_tokens": 200, "tools": [WEATHER],
+              "messages": [{"role": "user", "content": "What is the weather in Oslo?"}]}
+
+    def calls(message):
+        return [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+
+    async def ask(made):
+        async with made.messages.stream(**fields) as stream:
+            streamed = await stream.get_final_message()
+        raw = [event.type async for event in await made.messages.create(**fields, stream=True)]
+        return await made.messages.create(**fields), streamed, raw
+
+    whole, streamed, raw = run_async(base_url, ask)
+    expected = [("get_weather", {"city": "Oslo"})]
+    assert calls(whole) == calls(streamed) == calls(client.messages.create(**fields)) == expected
+    assert whole.stop_reason == streamed.stop_reason == "tool_use"
+    assert raw[0] == "message_start" and raw[-1] == "message_stop"
+
+
+def test_counting_counts_what_a_message_is_made_of(client, base_url):
+    fields = {"model": "quern-tiny", "messages": ASK["messages"]}
+    plain = client.messages.count_tokens(**fields).input_tokens
+    more = {**fields, "system": "Be short.", "tools": [WEATHER]}
+    counted = client.messages.count_tokens(**more).input_tokens
+    assert counted > client.messages.count_tokens(**fields, system="Be short.").input_tokens > plain
+    assert client.messages.create(**{**ASK, **more, "max_tokens": 1}).usage.input_tokens == counted
+
+    async def ask(made):
+        return await made.messages.count_tokens(**more)
+
+    assert run_async(base_url, ask).input_tokens == counted
+    with pytest.raises(anthropic.BadRequestError, match="messages"):
+        client.messages.count_tokens(**{**fields, "messages": []})
+
+
+def test_errors(client, base_url):
     with pytest.raises(anthropic.BadRequestError, match="temperature"):
         client.messages.create(**{**ASK, "extra_body": {"temperature": 2}})
     with pytest.raises(anthropic.BadRequestError, match="temperature"):
         client.messages.create(**{**ASK, "extra_body": {"temperature": 2}}, stream=True)
     with pytest.raises(anthropic.NotFoundError, match="other"):
         client.messages.create(**{**ASK, "model": "other"})
+
+    async def ask(made):
+        for streamed in (False, True):
+            with pytest.raises(anthropic.NotFoundError, match="other"):
+                await made.messages.create(**{**ASK, "model": "other"}, stream=streamed)
+
+    run_async(base_url, ask)
 
 
 def test_keys(start_server):

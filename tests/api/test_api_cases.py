@@ -1,9 +1,9 @@
 """The request cases that concern what the server has: right status, and the field and code of errors.
 
 What a case checks beyond that (its `check`) is in CHECKS here, where it concerns one answer; what it says of several is
-in OTHER_CHECKS. Cases of what this version does not have are refused (400),
-never answered wrongly; they are listed in NOT_YET. A case taken out of that list is asked for its status and, where it
-has one, its check: nothing else changes here."""
+in OTHER_CHECKS. Cases of what this version does not have are refused (400), never answered wrongly; they are listed in
+NOT_YET. A case taken out of that list is asked for its status and, where it has one, its check: nothing else changes
+here."""
 
 import json
 import re

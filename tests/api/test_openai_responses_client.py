@@ -1,11 +1,15 @@
 """The official openai client against the Responses API: sync, async, streamed and not."""
 
 import asyncio
+import json
 
 import openai
 import pytest
 
 ASK = {"model": "quern-tiny", "max_output_tokens": 200, "input": "What is 12 plus 30?", "temperature": 0}
+
+WEATHER = {"type": "function", "name": "get_weather", "description": "The weather of a city.", "strict": None,
+           "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
 
 
 @pytest.fixture
@@ -46,15 +50,25 @@ def test_stream(client):
     assert text == whole.output_text
 
 
-def test_async(client, base_url):
-    async def ask():
+def run_async(base_url, work):
+    """What `work`, a coroutine function that takes an async client, returns."""
+    async def run():
         async with openai.AsyncOpenAI(base_url=base_url + "/v1", api_key="none", max_retries=0) as made:
-            whole = await made.responses.create(**ASK)
-            events = [event async for event in await made.responses.create(**ASK, stream=True)]
-        return whole, events
+            return await work(made)
 
-    whole, events = asyncio.run(ask())
+    return asyncio.run(run())
+
+
+def test_async(client, base_url):
+    async def ask(made):
+        whole = await made.responses.create(**ASK)
+        events = [event async for event in await made.responses.create(**ASK, stream=True)]
+        async with made.responses.stream(**ASK) as stream:
+            return whole, events, await stream.get_final_response()
+
+    whole, events, final = run_async(base_url, ask)
     assert items_of(whole) == items_of(events[-1].response) == items_of(client.responses.create(**ASK))
+    assert final.output_text == whole.output_text
 
 
 def test_a_conversation_goes_on(client):
@@ -64,10 +78,49 @@ def test_a_conversation_goes_on(client):
     assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
 
 
-def test_errors(client):
+def calls_of(response):
+    return [item for item in response.output if item.type == "function_call"]
+
+
+def test_a_tool_loop(client):
+    def streamed(**fields):
+        with client.responses.stream(**fields) as stream:
+            return stream.get_final_response()
+
+    turns = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    for create in (client.responses.create, streamed):
+        first = create(**{**ASK, "input": turns}, tools=[WEATHER])
+        (call,) = calls_of(first)
+        assert call.name == "get_weather" and json.loads(call.arguments) == {"city": "Oslo"}
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+        second = create(**{**ASK, "input": [*turns, *first.output, result]}, tools=[WEATHER])
+        assert not calls_of(second) and second.output_text
+
+
+def test_a_tool_call_async(client, base_url):
+    fields = {**ASK, "input": "What is the weather in Oslo?", "tools": [WEATHER]}
+
+    async def ask(made):
+        whole = await made.responses.create(**fields)
+        return whole, [event async for event in await made.responses.create(**fields, stream=True)]
+
+    whole, events = run_async(base_url, ask)
+    (call,) = calls_of(whole)
+    pieces = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    assert "".join(pieces) == call.arguments == calls_of(client.responses.create(**fields))[0].arguments
+
+
+def test_errors(client, base_url):
     with pytest.raises(openai.BadRequestError, match="temperature"):
         client.responses.create(**{**ASK, "temperature": 3})
     with pytest.raises(openai.NotFoundError, match="other"):
         client.responses.create(**{**ASK, "model": "other"})
     with pytest.raises(openai.NotFoundError, match="previous_response_id"):
         client.responses.create(**ASK, previous_response_id="resp_x")
+
+    async def ask(made):
+        for streamed in (False, True):
+            with pytest.raises(openai.BadRequestError, match="temperature"):
+                await made.responses.create(**{**ASK, "temperature": 3}, stream=streamed)
+
+    run_async(base_url, ask)
