@@ -65,34 +65,19 @@ qn_status qn_tool_choice_tools(const qn_tool_choice *choice, qn_tool_list **out,
     return shown != NULL ? qn_tool_list_new(shown, out, err) : QN_OK;
 }
 
-static bool has_strict(const qn_tool_choice *choice)
-{
-    for (size_t i = 0; i < json_array_size(choice->list); i++) {
-        if (choice->strict[i]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static qn_calls_place place_of(const qn_tool_choice *choice, const qn_answer_format *format)
+static qn_calls_place place_of(const qn_tool_choice *choice)
 {
     if (qn_tool_choice_shown(choice) == NULL) {
         return QN_CALLS_NONE;
     }
-    if (choice->demand == QN_TOOLS_CALL) {
-        return QN_CALLS_ONLY;
-    }
-    bool free = format->kind == QN_FORMAT_TEXT && choice->several && choice->callable == NULL && !has_strict(choice);
-    return free ? QN_CALLS_NONE : QN_CALLS_EITHER;
+    return choice->demand == QN_TOOLS_CALL ? QN_CALLS_ONLY : QN_CALLS_EITHER;
 }
 
 qn_status qn_tool_choice_grammar(const qn_server *server, const qn_tool_choice *choice, const qn_answer_format *format,
                                  qn_answer_grammar **out, qn_error *err)
 {
-    qn_calls_place place = place_of(choice, format);
     *out = NULL;
-    if (place == QN_CALLS_NONE && format->kind == QN_FORMAT_TEXT) {
+    if (choice->list == NULL && format->kind == QN_FORMAT_TEXT) {
         return QN_OK;
     }
     const qn_call_rules rules = {.tools = choice->list,
@@ -101,7 +86,8 @@ qn_status qn_tool_choice_grammar(const qn_server *server, const qn_tool_choice *
                                  .min = 1,
                                  .max = choice->several ? QN_UNBOUNDED : 1,
                                  .line_breaks = server->call_line_breaks};
-    return qn_answer_grammar_new(qn_engine_tokenizer(server->engine), server->trie, format, place, &rules, out, err);
+    return qn_answer_grammar_new(qn_engine_tokenizer(server->engine), server->trie, format, place_of(choice), &rules,
+                                 out, err);
 }
 
 /* A conversation with a call, rendered. Templates that know no calls have no line breaks. */

@@ -23,6 +23,7 @@ typedef struct place {
 struct qn_constraint {
     qn_constraint_options options;
     int32_t think_begin, think_end; /* -1: the tokenizer has none */
+    uint64_t *thoughts;             /* a mask: what a thought that a word must follow goes on with; NULL: free */
     pthread_mutex_t mutex;          /* of what follows */
     qn_tokens word;                 /* tokens that the latest place has behind it */
     place *places[KEPT_PLACES];     /* by length, the latest last */
@@ -59,6 +60,49 @@ static void keep_place(qn_constraint *c, place *p)
     c->places[c->place_count++] = p;
 }
 
+static void allow(uint64_t *allowed, int32_t token)
+{
+    allowed[(size_t)token / WORD_BITS] |= UINT64_C(1) << ((size_t)token % WORD_BITS);
+}
+
+static void forbid(uint64_t *allowed, int32_t token)
+{
+    allowed[(size_t)token / WORD_BITS] &= ~(UINT64_C(1) << ((size_t)token % WORD_BITS));
+}
+
+static void allow_all(const qn_constraint *c, uint64_t *allowed)
+{
+    size_t words = c->options.vocab_size / WORD_BITS, rest = c->options.vocab_size % WORD_BITS;
+    memset(allowed, 0xFF, words * sizeof *allowed);
+    if (rest > 0) {
+        allowed[words] = (UINT64_C(1) << rest) - 1;
+    }
+}
+
+static size_t mask_words(const qn_constraint *c)
+{
+    return (c->options.vocab_size + WORD_BITS - 1) / WORD_BITS;
+}
+
+/* Text, and the end of the thoughts. */
+static qn_status make_thoughts(qn_constraint *c, qn_error *err)
+{
+    const qn_tokenizer *tokenizer = c->options.tokenizer;
+    size_t size = qn_tokenizer_size(tokenizer);
+    c->thoughts = qn_alloc_zero(mask_words(c), sizeof *c->thoughts);
+    if (c->thoughts == NULL) {
+        return qn_fail_memory(err, "grammar", mask_words(c) * sizeof *c->thoughts);
+    }
+    allow_all(c, c->thoughts);
+    for (size_t token = 0; token < c->options.vocab_size; token++) {
+        if (token >= size || qn_tokenizer_is_added(tokenizer, (int32_t)token)) {
+            forbid(c->thoughts, (int32_t)token);
+        }
+    }
+    allow(c->thoughts, c->think_end);
+    return QN_OK;
+}
+
 static qn_status start_grammar(qn_constraint *c, qn_error *err)
 {
     qn_matcher *matcher = NULL;
@@ -88,6 +132,9 @@ qn_status qn_constraint_new(const qn_constraint_options *options, qn_constraint 
     }
     pthread_mutex_init(&c->mutex, NULL);
     qn_status status = options->grammar != NULL ? start_grammar(c, err) : QN_OK;
+    if (status == QN_OK && options->grammar != NULL && c->options.thoughts != QN_THOUGHTS_NONE) {
+        status = make_thoughts(c, err);
+    }
     if (status != QN_OK) {
         qn_constraint_free(c);
         return status;
@@ -105,27 +152,9 @@ void qn_constraint_free(qn_constraint *c)
         release_place(c->places[i]);
     }
     qn_tokens_free(&c->word);
+    qn_free(c->thoughts);
     pthread_mutex_destroy(&c->mutex);
     qn_free(c);
-}
-
-static void allow(uint64_t *allowed, int32_t token)
-{
-    allowed[(size_t)token / WORD_BITS] |= UINT64_C(1) << ((size_t)token % WORD_BITS);
-}
-
-static void forbid(uint64_t *allowed, int32_t token)
-{
-    allowed[(size_t)token / WORD_BITS] &= ~(UINT64_C(1) << ((size_t)token % WORD_BITS));
-}
-
-static void allow_all(const qn_constraint *c, uint64_t *allowed)
-{
-    size_t words = c->options.vocab_size / WORD_BITS, rest = c->options.vocab_size % WORD_BITS;
-    memset(allowed, 0xFF, words * sizeof *allowed);
-    if (rest > 0) {
-        allowed[words] = (UINT64_C(1) << rest) - 1;
-    }
 }
 
 static void allow_end(const qn_constraint *c, uint64_t *allowed)
@@ -133,19 +162,6 @@ static void allow_end(const qn_constraint *c, uint64_t *allowed)
     for (size_t i = 0; i < c->options.eos_count; i++) {
         allow(allowed, c->options.eos[i]);
     }
-}
-
-/* Thoughts that a word must follow: text, and their own end. */
-static void allow_thoughts(const qn_constraint *c, uint64_t *allowed)
-{
-    size_t size = qn_tokenizer_size(c->options.tokenizer);
-    allow_all(c, allowed);
-    for (size_t token = 0; token < c->options.vocab_size; token++) {
-        if (token >= size || qn_tokenizer_is_added(c->options.tokenizer, (int32_t)token)) {
-            forbid(allowed, (int32_t)token);
-        }
-    }
-    allow(allowed, c->think_end);
 }
 
 /* Does the text of the tokens end inside of a character? */
@@ -179,7 +195,7 @@ static void fill_thoughts(const qn_constraint *c, const int32_t *thoughts, size_
     if (spent && !finishes) {
         allow(allowed, c->think_end);
     } else if (o->grammar != NULL) {
-        allow_thoughts(c, allowed);
+        memcpy(allowed, c->thoughts, mask_words(c) * sizeof *allowed);
     } else {
         allow_all(c, allowed);
     }

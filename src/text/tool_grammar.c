@@ -173,21 +173,51 @@ static qn_expr free_arguments(qn_grammar_builder *b, const tags *t)
     return qn_expr_repeat(b, qn_expr_concat(b, parts, sizeof parts / sizeof *parts), 0, QN_UNBOUNDED);
 }
 
-static qn_status call(qn_grammar_builder *b, const tags *t, const json_t *function, bool held, const char *what,
-                      qn_expr *out, qn_error *err)
+static qn_expr name_of(qn_grammar_builder *b, const json_t *function)
+{
+    return qn_expr_text(b, json_string_value(json_object_get(function, "name")));
+}
+
+static qn_expr wrap_call(qn_grammar_builder *b, const tags *t, qn_expr name, qn_expr given)
+{
+    const qn_expr parts[] = {t->call, name, t->line, given, t->call_end};
+    return qn_expr_concat(b, parts, sizeof parts / sizeof *parts);
+}
+
+static qn_status held_call(qn_grammar_builder *b, const tags *t, const json_t *function, const char *what, qn_expr *out,
+                           qn_error *err)
 {
     qn_expr given = qn_expr_empty(b);
     const json_t *parameters = json_object_get(function, "parameters");
+    qn_status status = json_is_object(parameters) ? arguments(b, t, parameters, what, &given, err) : QN_OK;
+    *out = wrap_call(b, t, name_of(b, function), given);
+    return status;
+}
+
+/* Calls that are held to their schemas, one expression each, and one of all the others. */
+static qn_status calls_of_all(qn_grammar_builder *b, const tags *t, const qn_call_rules *rules, qn_expr *each,
+                              qn_expr *names, qn_expr *out, qn_error *err)
+{
+    size_t held_count = 0, free_count = 0;
     qn_status status = QN_OK;
-    if (!held) {
-        given = free_arguments(b, t);
-    } else if (json_is_object(parameters)) {
-        status = arguments(b, t, parameters, what, &given, err);
+    for (size_t i = 0; i < json_array_size(rules->tools) && status == QN_OK; i++) {
+        char what[64];
+        const json_t *function = json_object_get(json_array_get(rules->tools, i), "function");
+        if (rules->callable != NULL && !rules->callable[i]) {
+            continue;
+        }
+        if (rules->held == NULL || rules->held[i]) {
+            snprintf(what, sizeof what, "tools[%zu].function.parameters", i);
+            status = held_call(b, t, function, what, &each[held_count++], err);
+        } else {
+            names[free_count++] = name_of(b, function);
+        }
+    }
+    if (status == QN_OK && free_count > 0) {
+        each[held_count++] = wrap_call(b, t, qn_expr_choice(b, names, free_count), free_arguments(b, t));
     }
     if (status == QN_OK) {
-        const qn_expr parts[] = {t->call, qn_expr_text(b, json_string_value(json_object_get(function, "name"))),
-                                 t->line, given, t->call_end};
-        *out = qn_expr_concat(b, parts, sizeof parts / sizeof *parts);
+        *out = qn_expr_choice(b, each, held_count);
     }
     return status;
 }
@@ -207,28 +237,20 @@ qn_status qn_tool_calls_expr(qn_grammar_builder *b, const qn_tokenizer *tokenize
                              qn_expr *out, qn_error *err)
 {
     tags t;
-    size_t count = json_array_size(rules->tools), options = 0;
+    size_t count = json_array_size(rules->tools);
     qn_status status = find_tags(b, tokenizer, rules->line_breaks, &t, err);
     if (status != QN_OK) {
         return status;
     }
-    qn_expr *each = qn_alloc(count, sizeof *each);
-    if (each == NULL) {
-        return qn_fail_memory(err, "tools", count * sizeof *each);
-    }
-    for (size_t i = 0; i < count && status == QN_OK; i++) {
-        char what[64];
-        const json_t *function = json_object_get(json_array_get(rules->tools, i), "function");
-        snprintf(what, sizeof what, "tools[%zu].function.parameters", i);
-        if (rules->callable == NULL || rules->callable[i]) {
-            status = call(b, &t, function, rules->held == NULL || rules->held[i], what, &each[options++], err);
-        }
-    }
+    qn_expr one = qn_expr_empty(b), *each = qn_alloc(count, sizeof *each), *names = qn_alloc(count, sizeof *names);
+    status = each != NULL && names != NULL ? calls_of_all(b, &t, rules, each, names, &one, err)
+                                           : qn_fail_memory(err, "tools", count * sizeof *each);
     if (status == QN_OK) {
-        *out = call_list(b, &t, qn_expr_choice(b, each, options), rules);
+        *out = call_list(b, &t, one, rules);
         status = qn_grammar_builder_status(b, err);
     }
     qn_free(each);
+    qn_free(names);
     if (status == QN_USAGE && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "tools");
     }
