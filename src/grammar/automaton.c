@@ -470,16 +470,41 @@ const qn_automaton *qn_automaton_of_length(qn_automaton_room *room, size_t min, 
 
 /* Products */
 
+/* Which states lead to one whose acceptance is `wanted`. */
+static bool *find_live(nfa *n, const qn_automaton *a, bool wanted)
+{
+    bool *live = take(n, a->state_count, sizeof *live);
+    if (!live)
+        return NULL;
+    for (size_t i = 0; i < a->state_count; i++)
+        live[i] = a->accepting[i] == wanted;
+    for (bool changed = true; changed && !n->failed;) {
+        changed = false;
+        work(n, a->state_count * a->class_count / 8);
+        for (size_t i = a->state_count; i-- > 0;)
+            for (size_t k = 0; k < a->class_count && !live[i]; k++)
+                if (live[a->next[i * a->class_count + k]])
+                    live[i] = changed = true;
+    }
+    return live;
+}
+
 typedef struct product {
     nfa *n; /* for memory and errors */
     const qn_automaton *a, *b;
-    uint32_t *number; /* of a pair of states, plus 1 */
+    const bool *a_live, *b_live; /* states that something accepted follows; */
+    uint32_t dead_a, dead_b;     /* all other pairs are this one */
+    uint32_t *number;            /* of a pair of states, plus 1 */
     uint64_t *pairs;
     size_t count, capacity;
 } product;
 
 static uint32_t pair_number(product *p, uint32_t x, uint32_t y)
 {
+    if (!p->a_live[x] || !p->b_live[y]) {
+        x = p->dead_a;
+        y = p->dead_b;
+    }
     size_t cell = (size_t)x * p->b->state_count + y;
     if (p->number[cell])
         return p->number[cell] - 1;
@@ -524,7 +549,7 @@ const qn_automaton *qn_automaton_both(qn_automaton_room *room, const qn_automato
                                       bool inside, qn_error *err)
 {
     nfa n = {.room = room, .err = err};
-    product p = {.n = &n, .a = a, .b = b};
+    product p = {.n = &n, .a = a, .b = b, .a_live = find_live(&n, a, true), .b_live = find_live(&n, b, inside)};
     classes cl;
     uint32_t *left, *right, *next = NULL;
     size_t next_capacity = 0;
@@ -535,6 +560,13 @@ const qn_automaton *qn_automaton_both(qn_automaton_room *room, const qn_automato
     qn_automaton *out = take(&n, 1, sizeof *out);
     if (n.failed)
         return NULL;
+    while (p.dead_a < a->state_count && p.a_live[p.dead_a])
+        p.dead_a++;
+    if (p.dead_a == a->state_count) {
+        p.dead_a = 0;
+        while (p.dead_b < b->state_count - 1 && p.b_live[p.dead_b])
+            p.dead_b++;
+    }
     pair_number(&p, 0, 0);
     for (size_t from = 0; from < p.count && !n.failed; from++) {
         uint32_t x = (uint32_t)(p.pairs[from] >> 32), y = (uint32_t)p.pairs[from];
@@ -590,24 +622,6 @@ bool qn_automaton_matches(const qn_automaton *a, const char *text, size_t bytes)
     return a->accepting[state];
 }
 
-/* Which states lead to an accepting one. */
-static bool *find_live(nfa *n, const qn_automaton *a)
-{
-    bool *live = take(n, a->state_count, sizeof *live);
-    if (!live)
-        return NULL;
-    memcpy(live, a->accepting, a->state_count * sizeof *live);
-    for (bool changed = true; changed && !n->failed;) {
-        changed = false;
-        work(n, a->state_count * a->class_count / 8);
-        for (size_t i = a->state_count; i-- > 0;)
-            for (size_t k = 0; k < a->class_count && !live[i]; k++)
-                if (live[a->next[i * a->class_count + k]])
-                    live[i] = changed = true;
-    }
-    return live;
-}
-
 /* The characters that lead from one state to another. */
 static size_t label_ranges(const qn_automaton *a, size_t from, uint32_t to, qn_char_range *out)
 {
@@ -629,7 +643,7 @@ qn_expr qn_automaton_expr(qn_automaton_room *room, qn_grammar_builder *b, const 
 {
     qn_error err;
     nfa n = {.room = room, .err = &err};
-    const bool *live = find_live(&n, a);
+    const bool *live = find_live(&n, a, true);
     qn_graph_edge *edges = NULL;
     size_t count = 0, capacity = 0;
     qn_char_range *ranges = take(&n, a->interval_count, sizeof *ranges);

@@ -174,39 +174,59 @@ qn_expr schema_set_expr(compiler *c, const node_set *set)
 
 /* Arguments of native calls */
 
-/* The reader of arguments (text/argument_type.h) looks at "type", "enum" and "const": does a schema say nothing of the
- * type, a text is JSON where it parses; may it be any string of some kind, a text is a string, but for null; are there
- * only listed strings, a text is one of them, or else JSON. What is accepted here is read as a valid value there. */
+/* The reader of arguments (text/argument_type.h) looks at "type", "enum" and "const", not at what else narrows a value:
+ * does a schema say nothing of the type, a text is JSON where it parses; may it be any string of some kind, a text is a
+ * string, but for null; are there only listed strings, a text is one of them, or else JSON. What is accepted here is
+ * read as a valid value there. */
 typedef struct argument {
-    bool anything;     /* some way through the schema asks for nothing */
-    bool untyped;      /* some way says nothing of the type */
-    bool free_strings; /* strings that are not listed */
+    bool anything;        /* some way through the schema asks for nothing */
+    bool untyped;         /* some way says nothing of the type */
+    bool free_strings;    /* strings that are not listed */
+    unsigned declared;    /* types as declared, and */
+    unsigned satisfiable; /* those of some value */
     expr_list texts;
 } argument;
 
 static bool says_nothing(const shape *s)
 {
-    return s->types == TYPE_ANY && !s->typed && !s->values && !s->low.present && !s->high.present &&
-           s->min_length == 0 && s->max_length == QN_UNBOUNDED && s->min_items == 0 && s->max_items == QN_UNBOUNDED &&
-           s->min_members == 0 && s->max_members == QN_UNBOUNDED && !s->texts && !s->required && !s->members &&
-           !s->elements && !s->blocked;
+    return s->types == TYPE_ANY && !s->typed && !s->opaque && !s->values && !s->multiples && !s->low.present &&
+           !s->high.present && s->min_length == 0 && s->max_length == QN_UNBOUNDED && s->min_items == 0 &&
+           s->max_items == QN_UNBOUNDED && s->min_members == 0 && s->max_members == QN_UNBOUNDED && !s->texts &&
+           !s->required && !s->members && !s->elements && !s->names && !s->contains && !s->unique && !s->blocked;
 }
 
-static void look_at_argument(compiler *c, void *context, const shape *s)
+static void look_at_declared(compiler *c, void *context, const shape *s)
 {
     argument *a = context;
     (void)c;
     a->anything |= says_nothing(s);
-    a->untyped |= !s->typed && !s->values;
-    a->free_strings |= (s->types & TYPE_STRING) && !s->values;
+    a->untyped |= !s->typed && !s->seen_values;
+    a->free_strings |= (s->seen_types & TYPE_STRING) && !s->seen_values;
+    a->declared |= s->seen_types;
+}
+
+static void look_at_satisfiable(compiler *c, void *context, const shape *s)
+{
+    argument *a = context;
+    (void)c;
+    a->satisfiable |= s->types;
 }
 
 static void compile_argument(compiler *c, void *context, const shape *s)
 {
     argument *a = context;
     shape part = *s;
-    if (a->free_strings)
+    if (a->free_strings) {
         part.types &= TYPE_STRING | TYPE_NULL;
+        if (a->declared & ~a->satisfiable & TYPE_NULL) { /* this text would be read as what is never valid */
+            keyword_use *null = schema_alloc(c, 1, sizeof *null);
+            json_t *text = schema_made_text(c, "null", 4);
+            if (!null || !text)
+                return;
+            *null = (keyword_use){NULL, NULL, text, true, part.excluded};
+            part.excluded = null;
+        }
+    }
     if (s->values) {
         append(c, &a->texts, schema_bare_values_expr(c, &part));
         return;
@@ -225,13 +245,14 @@ static qn_expr argument_expr(compiler *c, const node_set *set)
     if (set->count == 0)
         a.anything = true;
     else
-        schema_shapes(c, set, look_at_argument, &a);
+        schema_declared_shapes(c, set, look_at_declared, &a);
     if (c->failed)
         return QN_NO_WORDS;
     if (a.anything)
         return qn_expr_repeat(c->b, qn_expr_chars(c->b, &(qn_char_range){0, 0x10FFFF}, 1), 0, QN_UNBOUNDED);
     if (a.untyped)
         return schema_set_expr(c, set);
+    schema_shapes(c, set, look_at_satisfiable, &a);
     schema_shapes(c, set, compile_argument, &a);
     return c->failed || a.texts.count == 0 ? QN_NO_WORDS : qn_words_choice(c->b, a.texts.exprs, a.texts.count);
 }
@@ -256,6 +277,7 @@ qn_status qn_json_schema_expr(qn_grammar_builder *b, const json_t *root, const j
     if (!c.failed && expr == QN_NO_WORDS)
         schema_fail(&c, node, NULL, "no value can satisfy it: its keywords contradict each other");
     qn_json_spelling_free(&c.spelling);
+    json_decref(c.made);
     qn_arena_free(c.arena);
     if (c.failed) {
         *err = c.err;

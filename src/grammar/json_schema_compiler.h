@@ -41,6 +41,7 @@ typedef struct schema_node {
     const char *place;      /* JSON pointer, "" for the whole */
     const json_t *resource; /* what "#" means here: the nearest enclosing schema with an $id, or the root */
     uint32_t id;            /* in order of discovery */
+    json_t **opposite;      /* its {"not": schema}, once that was needed (json_schema_made.c) */
 } schema_node;
 
 typedef struct node_set {
@@ -60,6 +61,9 @@ typedef struct compiler {
     qn_automaton_room room;   /* the same memory, for automata */
     schema_node **node_slots; /* hash tables, open addressing */
     size_t node_count, node_capacity;
+    struct schema_resource *resources; /* json_schema_reference.c: those of the document, once they were needed */
+    size_t resource_count;
+    json_t *made; /* array that holds the schemas of json_schema_made.c; NULL: none yet */
     compiled_set **sets;
     size_t set_count, set_capacity;
     size_t shapes, steps, depth, searched, emptiness_depth;
@@ -90,24 +94,33 @@ typedef struct keyword_use {
     const schema_node *node;
     const char *keyword;
     const json_t *value;
+    bool negated; /* the opposite is asked for */
     const struct keyword_use *next;
 } keyword_use;
 
 typedef struct shape {
     unsigned types;
-    bool typed;            /* a "type" keyword took part */
+    bool typed;            /* a "type" keyword took part, at which the reader of arguments looks */
+    unsigned seen_types;   /* as such keywords have it */
+    bool seen_values;      /* some enum or const was there to be seen */
+    bool opaque;           /* keywords took part at which that reader does not look */
     const json_t **values; /* of enum and const; NULL: any */
     size_t value_count;
     qn_number_bound low, high;
     size_t min_length, max_length;
     size_t min_items, max_items;
     size_t min_members, max_members;
-    const keyword_use *texts;    /* pattern, format */
+    const keyword_use *texts; /* pattern, format */
+    const keyword_use *multiples;
+    const keyword_use *excluded; /* values that it must not be */
     const keyword_use *required; /* values are strings */
     const keyword_use *members;  /* a node with properties, patternProperties or additionalProperties, once each */
+    const keyword_use *names;    /* propertyNames */
     const keyword_use *elements; /* a node with prefixItems or items */
-    const keyword_use *blocked;  /* keywords that cannot be enforced; they hurt if their type is still possible */
-    const keyword_use *all;      /* the schemas that took part, for values */
+    const keyword_use *contains;
+    const keyword_use *unique;
+    const keyword_use *blocked; /* keywords that cannot be enforced; they hurt if their type is still possible */
+    const keyword_use *all;     /* the schemas that took part, for values */
 } shape;
 
 /* Errors */
@@ -120,18 +133,40 @@ void *schema_alloc(compiler *c, size_t count, size_t size); /* zeroed; NULL and 
 const schema_node *schema_child(compiler *c, const schema_node *parent, const char *keyword, const char *key,
                                 const json_t *schema);
 const schema_node *schema_root_node(compiler *c, const json_t *schema);
+const schema_node *schema_find_node(compiler *c, const json_t *schema); /* NULL: it is new */
+/* Of a new schema; place is in the arena, or NULL when memory was short. */
+const schema_node *schema_new_node(compiler *c, const json_t *schema, const char *place, const json_t *resource);
+const char *schema_own_id(const json_t *schema); /* the $id by which it is a resource; NULL: none */
+/* Where a $ref leads (json_schema_reference.c). */
 const schema_node *schema_resolve(compiler *c, const schema_node *from, const char *reference);
 void schema_set_add(compiler *c, node_set *set, const schema_node *node);
+
+/* Schemas that are made up, and values (json_schema_made.c). They live as long as the compiler, and so do the parts of
+ * the document that they hold, at their own places. NULL when memory is short, and the compiler failed; every function
+ * takes such a NULL. */
+json_t *schema_made(compiler *c);      /* {} */
+json_t *schema_made_list(compiler *c); /* [] */
+json_t *schema_made_text(compiler *c, const char *text, size_t bytes);
+json_t *schema_made_integer(compiler *c, long long value);
+json_t *schema_made_typed(compiler *c, const char *type); /* {"type": type} */
+/* These return `to`, with one keyword or element more. */
+json_t *schema_made_put(compiler *c, json_t *to, const char *key, size_t bytes, const json_t *value);
+json_t *schema_made_set(compiler *c, json_t *to, const char *key, const json_t *value);
+json_t *schema_made_add(compiler *c, json_t *to, const json_t *value);
+/* All of "properties": one member. */
+json_t *schema_made_member(compiler *c, json_t *to, const char *name, size_t bytes, const json_t *member);
+json_t *schema_made_not(compiler *c, const schema_node *node); /* {"not": it}, the same one each time */
 
 /* Shapes (json_schema_shape.c) */
 typedef void (*shape_sink)(compiler *c, void *context, const shape *s);
 /* Calls sink for each shape of the set that is not plainly contradictory. */
 void schema_shapes(compiler *c, const node_set *set, shape_sink sink, void *context);
+/* The same for the reader of arguments: types, seen_types and seen_values are as the schemas declare them, whether or
+ * not something can satisfy them. */
+void schema_declared_shapes(compiler *c, const node_set *set, shape_sink sink, void *context);
 /* The name of the only keyword of the schema that can refuse a value; NULL when there are none or several. */
 const char *schema_sole_keyword(const json_t *schema);
 bool schema_set_is_empty(compiler *c, const node_set *set); /* provably: no value satisfies all of it */
-unsigned schema_value_type(const json_t *value);
-bool schema_values_equal(const json_t *a, const json_t *b);
 unsigned schema_keyword_types(const char *keyword); /* the types for which a keyword that cannot be enforced matters */
 
 /* What a member or element is held to. */
@@ -141,12 +176,26 @@ void schema_element_set(compiler *c, const shape *s, size_t index, node_set *out
 /* Adds what patternProperties say about this name; false when no pattern matches it. */
 bool schema_patterns_add(compiler *c, const schema_node *node, const char *key, size_t bytes, node_set *out);
 
+/* Values (json_schema_equal.c) */
+unsigned schema_value_type(const json_t *value);
+bool schema_values_equal(const json_t *a, const json_t *b);
+bool schema_is_excluded(const shape *s, const json_t *value);
+
 /* Values of enum and const (json_schema_values.c) */
 bool schema_texts_fit(compiler *c, const shape *s, const json_t *value); /* pattern and format */
-bool schema_string_is_empty(compiler *c, const shape *s);                /* provably */
+bool schema_count_of(const json_t *value, size_t *out);   /* up to SCHEMA_MOST_COUNT; false: no integer, 0 or more */
+bool schema_string_is_empty(compiler *c, const shape *s); /* provably */
 bool schema_value_fits(compiler *c, const shape *s, const json_t *value);
 bool schema_listed_value_fits(compiler *c, const shape *s, const json_t *value); /* for one of the shape's values */
+bool schema_part_fits(compiler *c, const node_set *set, const json_t *value);
+bool schema_array_fits(compiler *c, const shape *s, const json_t *value); /* json_schema_array.c */
+/* All values that satisfy the set, each once, as an array; NULL: they are not listed, or the compiler failed. */
+json_t *schema_finite_values(compiler *c, const node_set *set);
 void schema_check_blocked(compiler *c, const shape *s, unsigned types); /* fails when such a type is not enforced */
+
+/* Numbers (json_schema_number.c) */
+bool schema_number_fits(const shape *s, const json_t *value); /* bounds and multiples */
+qn_expr schema_number_expr(compiler *c, const shape *s);
 
 /* Expressions (json_schema_emit.c and its neighbours); QN_NO_WORDS when nothing matches. */
 qn_expr schema_set_expr(compiler *c, const node_set *set); /* json_schema.c: compiled once, recursion as rules */
@@ -157,6 +206,11 @@ qn_expr schema_string_expr(compiler *c, const shape *s, bool bare);
 qn_expr schema_values_expr(compiler *c, const json_t *const *values, size_t count, bool bare);
 qn_expr schema_bare_values_expr(compiler *c, const shape *s);          /* the shape's values, strings as they are */
 qn_expr schema_name_expr(compiler *c, const char *name, size_t bytes); /* a string literal with its quotes */
+/* What "propertyNames" say (json_schema_text.c): of this name; and all names, where they are listed, as an array or
+ * NULL.
+ */
+bool schema_name_fits(compiler *c, const shape *s, const char *name, size_t bytes);
+const json_t *schema_listed_names(compiler *c, const shape *s);
 /* A member whose name is none of these, with its value. */
 qn_expr schema_other_members_expr(compiler *c, const shape *s, const schema_text *names, size_t count);
 

@@ -3,70 +3,6 @@
 
 #include "grammar/json_schema_compiler.h"
 
-/* Arrays */
-
-/* The element at index, behind a rule when it is used more than once; QN_NO_WORDS: the array ends before it. */
-static qn_expr element_expr(compiler *c, const shape *s, size_t index, bool shared)
-{
-    node_set set = {0};
-    schema_element_set(c, s, index, &set);
-    qn_expr expr = schema_set_expr(c, &set);
-    return shared && set.count > 0 ? qn_words_shared(c->b, "array element", expr) : expr;
-}
-
-static size_t prefix_length(const shape *s)
-{
-    size_t most = 0;
-    for (const keyword_use *use = s->elements; use; use = use->next) {
-        size_t count = json_array_size(json_object_get(use->node->schema, "prefixItems"));
-        most = count > most ? count : most;
-    }
-    return most;
-}
-
-/* "element, ..." min..max times, one at least. */
-static qn_expr repeated(compiler *c, qn_expr element, size_t min, size_t max)
-{
-    qn_expr more = qn_expr_concat2(c->b, c->spelling.comma, element);
-    return qn_expr_concat2(c->b, element,
-                           qn_expr_repeat(c->b, more, min > 0 ? min - 1 : 0, max == QN_UNBOUNDED ? max : max - 1));
-}
-
-qn_expr schema_array_expr(compiler *c, const shape *s)
-{
-    qn_grammar_builder *b = c->b;
-    size_t prefix = prefix_length(s), max = s->max_items, count = 0;
-    qn_expr *elements = schema_alloc(c, prefix + 1, sizeof *elements);
-    if (!elements)
-        return QN_NO_WORDS;
-    while (count < prefix && count < max && !c->failed) {
-        elements[count] = element_expr(c, s, count, false);
-        if (elements[count] == QN_NO_WORDS)
-            max = count;
-        else
-            count++;
-    }
-    qn_expr rest = max > prefix ? element_expr(c, s, prefix, true) : QN_NO_WORDS;
-    if (rest == QN_NO_WORDS && max > prefix)
-        max = prefix;
-    if (s->min_items > max || c->failed)
-        return QN_NO_WORDS;
-    qn_expr inside = QN_NO_WORDS; /* what may follow `count` elements, without the comma before it */
-    size_t min_rest = s->min_items > count ? s->min_items - count : 0;
-    if (rest != QN_NO_WORDS)
-        inside = repeated(c, rest, min_rest, max == QN_UNBOUNDED ? max : max - count);
-    for (size_t i = count; i-- > 0;) {
-        qn_expr after = QN_NO_WORDS;
-        if (inside != QN_NO_WORDS) {
-            after = qn_expr_concat2(b, c->spelling.comma, inside);
-            if (i + 1 >= s->min_items)
-                after = qn_expr_optional(b, after);
-        }
-        inside = after == QN_NO_WORDS ? elements[i] : qn_expr_concat2(b, elements[i], after);
-    }
-    return qn_json_enclosed(&c->spelling, '[', inside, s->min_items == 0, ']');
-}
-
 /* Objects */
 
 typedef struct members {
@@ -122,6 +58,22 @@ static void collect_names(compiler *c, const shape *s, members *m)
         add_name(c, m, json_string_value(use->value), json_string_length(use->value));
 }
 
+/* "minProperties" counts members; a name that is not declared may come again, so no more than one such name is sure. */
+static bool counts_members(compiler *c, const shape *s, size_t sure)
+{
+    if (s->min_members <= sure + 1)
+        return true;
+    const schema_node *node = NULL;
+    for (const keyword_use *use = s->all; use; use = use->next)
+        if (json_object_get(use->node->schema, "minProperties") || !node)
+            node = use->node;
+    schema_fail(c, node, json_object_get(node->schema, "minProperties") ? "minProperties" : NULL,
+                "cannot be enforced: more than %zu members where undeclared names are allowed: set "
+                "\"additionalProperties\" to false, or require more names",
+                sure + 1);
+    return false;
+}
+
 /* The declared members that can be; false when a required one cannot. */
 static bool add_items(compiler *c, const shape *s, members *m)
 {
@@ -129,8 +81,8 @@ static bool add_items(compiler *c, const shape *s, members *m)
         const schema_text *name = &m->names[i];
         node_set set = {0};
         schema_member_set(c, s, name->data, name->bytes, &set);
-        qn_expr value = schema_set_expr(c, &set);
         bool required = is_required(s, name->data, name->bytes);
+        qn_expr value = schema_name_fits(c, s, name->data, name->bytes) ? schema_set_expr(c, &set) : QN_NO_WORDS;
         if (value == QN_NO_WORDS && required)
             return false;
         if (value == QN_NO_WORDS)
@@ -143,20 +95,34 @@ static bool add_items(compiler *c, const shape *s, members *m)
     return !c->failed;
 }
 
+/* Names that are listed by "propertyNames" are as good as declared; true when there are no others. */
+static bool add_listed_names(compiler *c, const json_t *listed, members *m)
+{
+    for (size_t i = 0; i < json_array_size(listed) && !c->failed; i++) {
+        const json_t *name = json_array_get(listed, i);
+        if (json_is_string(name))
+            add_name(c, m, json_string_value(name), json_string_length(name));
+    }
+    return listed != NULL;
+}
+
 qn_expr schema_object_expr(compiler *c, const shape *s)
 {
-    size_t most = most_names(s) + 1;
+    const json_t *listed = schema_listed_names(c, s);
+    size_t most = most_names(s) + json_array_size(listed) + 1;
     members m = {.names = schema_alloc(c, most, sizeof *m.names),
                  .items = schema_alloc(c, most, sizeof *m.items),
                  .required = schema_alloc(c, most, sizeof *m.required)};
     if (c->failed)
         return QN_NO_WORDS;
     collect_names(c, s, &m);
+    bool closed = add_listed_names(c, listed, &m);
     if (!add_items(c, s, &m))
         return QN_NO_WORDS;
-    qn_expr extra = schema_other_members_expr(c, s, m.names, m.name_count);
-    bool more = extra != QN_NO_WORDS;
-    if (m.required_count > s->max_members || (!more && m.item_count < s->min_members) || c->failed)
+    qn_expr extra = closed ? QN_NO_WORDS : schema_other_members_expr(c, s, m.names, m.name_count);
+    bool more = extra != QN_NO_WORDS && s->max_members > m.required_count;
+    if (m.required_count > s->max_members || (!more && m.item_count < s->min_members) || c->failed ||
+        (more && !counts_members(c, s, m.required_count)))
         return QN_NO_WORDS;
     qn_expr inside = QN_NO_WORDS;
     if ((m.item_count > 0 || more) && s->max_members > 0) {
@@ -173,12 +139,12 @@ qn_expr schema_object_expr(compiler *c, const shape *s)
 
 static bool is_free_object(const shape *s)
 {
-    return !s->members && !s->required && s->min_members == 0 && s->max_members == QN_UNBOUNDED;
+    return !s->members && !s->required && !s->names && s->min_members == 0 && s->max_members == QN_UNBOUNDED;
 }
 
 static bool is_free_array(const shape *s)
 {
-    return !s->elements && s->min_items == 0 && s->max_items == QN_UNBOUNDED;
+    return !s->elements && !s->contains && !s->unique && s->min_items == 0 && s->max_items == QN_UNBOUNDED;
 }
 
 static qn_expr values_expr(compiler *c, const shape *s, bool bare)
@@ -196,31 +162,49 @@ qn_expr schema_bare_values_expr(compiler *c, const shape *s)
     return values_expr(c, s, true);
 }
 
+/* Whatever its excluded values, an array or object is not written otherwise. */
+static void check_excluded(compiler *c, const shape *s)
+{
+    for (const keyword_use *use = s->excluded; use; use = use->next) {
+        unsigned type = schema_value_type(use->value);
+        if (type & s->types & (TYPE_ARRAY | TYPE_OBJECT))
+            schema_fail(c, use->node, use->keyword, "cannot be enforced: any %s but one",
+                        qn_json_type_name(use->value));
+    }
+}
+
+static qn_expr boolean_expr(compiler *c, const shape *s)
+{
+    qn_expr options[2];
+    size_t n = 0;
+    if (!schema_is_excluded(s, json_true()))
+        options[n++] = qn_expr_text(c->b, "true");
+    if (!schema_is_excluded(s, json_false()))
+        options[n++] = qn_expr_text(c->b, "false");
+    return qn_words_choice(c->b, options, n);
+}
+
 qn_expr schema_shape_expr(compiler *c, const shape *s)
 {
-    qn_grammar_builder *b = c->b;
     qn_expr options[6];
     size_t n = 0;
     if (s->values)
         return values_expr(c, s, false);
     schema_check_blocked(c, s, s->types);
+    check_excluded(c, s);
     if (c->failed)
         return QN_NO_WORDS;
     if (s->types & TYPE_NULL)
-        options[n++] = qn_expr_text(b, "null");
+        options[n++] = qn_expr_text(c->b, "null");
     if (s->types & TYPE_BOOLEAN)
-        options[n++] = qn_expr_choice(b, (qn_expr[]){qn_expr_text(b, "true"), qn_expr_text(b, "false")}, 2);
-    if (s->types & TYPE_NUMBER) {
-        bool integer = !(s->types & TYPE_FRACTION);
-        options[n++] = s->low.present || s->high.present ? qn_json_number_range(b, &s->low, &s->high, integer)
-                       : integer                         ? c->spelling.any_integer
-                                                         : c->spelling.any_number;
-    }
+        options[n++] = boolean_expr(c, s);
+    if (s->types & TYPE_NUMBER)
+        options[n++] = schema_number_expr(c, s);
     if (s->types & TYPE_STRING)
         options[n++] = schema_string_expr(c, s, false);
     if (s->types & TYPE_ARRAY)
         options[n++] = is_free_array(s) ? c->spelling.any_array : schema_array_expr(c, s);
     if (s->types & TYPE_OBJECT)
         options[n++] = is_free_object(s) ? c->spelling.any_object : schema_object_expr(c, s);
-    return qn_words_choice(b, options, n);
+    return qn_words_choice(c->b, options, n);
 }

@@ -1,5 +1,4 @@
-/* Schemas and where they stand: one node for each, found again by the address of its JSON value; and the references
- * that lead from one to another. */
+/* Schemas and where they stand: one node for each, found again by the address of its JSON value. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +6,6 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "grammar/json_schema_compiler.h"
-
-enum { MOST_SEARCHED = 1 << 24 }; /* values looked at for anchors, over a whole schema */
 
 void schema_fail(compiler *c, const schema_node *node, const char *keyword, const char *format, ...)
 {
@@ -77,13 +74,13 @@ static bool grow_nodes(compiler *c)
     return true;
 }
 
-static const char *string_id(const json_t *schema)
+const char *schema_own_id(const json_t *schema)
 {
     const char *id = json_string_value(json_object_get(schema, "$id"));
     return id && id[0] != '#' ? id : NULL;
 }
 
-static const schema_node *find_node(compiler *c, const json_t *schema)
+const schema_node *schema_find_node(compiler *c, const json_t *schema)
 {
     if (c->node_capacity == 0)
         return NULL;
@@ -93,19 +90,19 @@ static const schema_node *find_node(compiler *c, const json_t *schema)
     return NULL;
 }
 
-/* The node of this schema, made if it is new; place is in the arena, or NULL when memory was short. */
-static const schema_node *intern(compiler *c, const json_t *schema, const char *place, const json_t *resource)
+const schema_node *schema_new_node(compiler *c, const json_t *schema, const char *place, const json_t *resource)
 {
     if (c->failed)
         return NULL;
     if (2 * (c->node_count + 1) > c->node_capacity && !grow_nodes(c))
         return NULL;
     schema_node *node = place ? schema_alloc(c, 1, sizeof *node) : NULL;
-    if (!node) {
+    json_t **opposite = schema_alloc(c, 1, sizeof(json_t *));
+    if (!node || !opposite) {
         schema_fail_memory(c);
         return NULL;
     }
-    *node = (schema_node){schema, place, string_id(schema) ? schema : resource, (uint32_t)c->node_count};
+    *node = (schema_node){schema, place, schema_own_id(schema) ? schema : resource, (uint32_t)c->node_count, opposite};
     if (c->node_count >= SCHEMA_MOST_NODES) {
         schema_fail(c, node, NULL, "more than %d schemas: simplify the schema", SCHEMA_MOST_NODES);
         return NULL;
@@ -123,8 +120,8 @@ static const schema_node *intern(compiler *c, const json_t *schema, const char *
 
 const schema_node *schema_root_node(compiler *c, const json_t *schema)
 {
-    const schema_node *known = find_node(c, schema);
-    return known ? known : intern(c, schema, "", c->root);
+    const schema_node *known = schema_find_node(c, schema);
+    return known ? known : schema_new_node(c, schema, "", c->root);
 }
 
 /* key as a token of a JSON pointer. */
@@ -142,7 +139,7 @@ static void append_token(qn_buffer *out, const char *key)
 const schema_node *schema_child(compiler *c, const schema_node *parent, const char *keyword, const char *key,
                                 const json_t *schema)
 {
-    const schema_node *known = c->failed ? NULL : find_node(c, schema);
+    const schema_node *known = c->failed ? NULL : schema_find_node(c, schema);
     if (known || c->failed)
         return known;
     qn_buffer place = {0};
@@ -152,7 +149,7 @@ const schema_node *schema_child(compiler *c, const schema_node *parent, const ch
         append_token(&place, key);
     const char *copy = place.failed ? NULL : qn_arena_strndup(c->arena, place.data, place.size);
     qn_buffer_free(&place);
-    return intern(c, schema, copy, parent->resource);
+    return schema_new_node(c, schema, copy, parent->resource);
 }
 
 void schema_set_add(compiler *c, node_set *set, const schema_node *node)
@@ -177,146 +174,4 @@ void schema_set_add(compiler *c, node_set *set, const schema_node *node)
     memmove(set->nodes + at + 1, set->nodes + at, (set->count - at) * sizeof(const schema_node *));
     set->nodes[at] = node;
     set->count++;
-}
-
-/* References */
-
-static int hex_value(char digit)
-{
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    char lower = (char)(digit | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-/* A URI fragment without its percent signs; NULL when memory is short. */
-static char *decode_fragment(compiler *c, const char *text)
-{
-    char *out = schema_alloc(c, strlen(text) + 1, 1), *to = out;
-    if (!out)
-        return NULL;
-    for (; *text; text++) {
-        int high = *text == '%' ? hex_value(text[1]) : -1, low = high >= 0 ? hex_value(text[2]) : -1;
-        if (low >= 0) {
-            *to++ = (char)(high * 16 + low);
-            text += 2;
-        } else {
-            *to++ = *text;
-        }
-    }
-    *to = '\0';
-    return out;
-}
-
-/* Takes the next token, unescaped, off the pointer; false at its end. */
-static bool next_token(const char **pointer, char *token)
-{
-    const char *at = *pointer;
-    if (*at++ != '/')
-        return false;
-    for (; *at && *at != '/'; at++) {
-        if (*at == '~' && (at[1] == '0' || at[1] == '1'))
-            *token++ = *++at == '0' ? '~' : '/';
-        else
-            *token++ = *at;
-    }
-    *token = '\0';
-    *pointer = at;
-    return true;
-}
-
-static const json_t *step(const json_t *value, const char *token)
-{
-    if (json_is_object(value))
-        return json_object_get(value, token);
-    if (!json_is_array(value) || *token == '\0' || strlen(token) > 9)
-        return NULL;
-    size_t index = 0;
-    for (; *token; token++) {
-        if (*token < '0' || *token > '9')
-            return NULL;
-        index = 10 * index + (size_t)(*token - '0');
-    }
-    return json_array_get(value, index);
-}
-
-static const schema_node *follow_pointer(compiler *c, const schema_node *from, const json_t *resource, char *pointer)
-{
-    const char *at = pointer;
-    const json_t *value = resource;
-    char *token = schema_alloc(c, strlen(pointer) + 1, 1);
-    while (token && value && next_token(&at, token)) {
-        value = step(value, token);
-        if (value && string_id(value))
-            resource = value;
-    }
-    if (!token || c->failed)
-        return NULL;
-    if (!value || *at) {
-        schema_fail(c, from, "$ref", "nothing is at \"#%s\" in the schema", pointer);
-        return NULL;
-    }
-    const schema_node *known = find_node(c, value);
-    return known ? known : intern(c, value, pointer, resource);
-}
-
-/* The schema with this anchor in the resource, others inside it not counted. */
-static const json_t *find_anchor(compiler *c, const json_t *value, const char *name)
-{
-    const json_t *found = NULL;
-    if (++c->searched > MOST_SEARCHED)
-        return NULL;
-    if (json_is_object(value)) {
-        const char *anchor = json_string_value(json_object_get(value, "$anchor"));
-        const char *dynamic = json_string_value(json_object_get(value, "$dynamicAnchor"));
-        if ((anchor && strcmp(anchor, name) == 0) || (dynamic && strcmp(dynamic, name) == 0))
-            return value;
-        const char *key;
-        json_t *part;
-        json_object_foreach((json_t *)value, key, part)
-        {
-            bool data = strcmp(key, "const") == 0 || strcmp(key, "enum") == 0 || strcmp(key, "default") == 0 ||
-                        strcmp(key, "examples") == 0;
-            if (!found && !data && !string_id(part))
-                found = find_anchor(c, part, name);
-        }
-        return found;
-    }
-    for (size_t i = 0; i < json_array_size(value) && !found; i++)
-        if (!string_id(json_array_get(value, i)))
-            found = find_anchor(c, json_array_get(value, i), name);
-    return found;
-}
-
-const schema_node *schema_resolve(compiler *c, const schema_node *from, const char *reference)
-{
-    const char *hash = strchr(reference, '#'), *id = string_id(c->root);
-    size_t length = hash ? (size_t)(hash - reference) : strlen(reference);
-    const json_t *resource = from->resource;
-    if (length > 0) {
-        if (!id || strncmp(id, reference, length) != 0 || (id[length] != '\0' && strcmp(id + length, "#") != 0)) {
-            schema_fail(c, from, "$ref",
-                        "\"%s\" cannot be resolved: refer to a place inside the schema, as in "
-                        "\"#/$defs/name\"",
-                        reference);
-            return NULL;
-        }
-        resource = c->root;
-    }
-    char *fragment = decode_fragment(c, hash ? hash + 1 : "");
-    if (!fragment)
-        return NULL;
-    if (*fragment == '\0' || *fragment == '/')
-        return follow_pointer(c, from, resource, fragment);
-    const json_t *found = find_anchor(c, resource, fragment);
-    if (!found) {
-        schema_fail(c, from, "$ref", "no $anchor \"%s\" is in the schema", fragment);
-        return NULL;
-    }
-    const schema_node *known = find_node(c, found);
-    qn_buffer place = {0};
-    qn_buffer_format(&place, "#%s", fragment);
-    const char *copy = place.failed ? NULL : qn_arena_strndup(c->arena, place.data, place.size);
-    qn_buffer_free(&place);
-    return known ? known : intern(c, found, copy, resource);
 }

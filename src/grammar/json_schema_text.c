@@ -91,31 +91,69 @@ bool schema_texts_fit(compiler *c, const shape *s, const json_t *value)
         if (!pattern_of(use, &p))
             continue;
         const qn_automaton *a = automaton_of(c, &p, use->node, use->keyword);
-        fits = a && qn_automaton_matches(a, json_string_value(value), json_string_length(value));
+        fits = a && qn_automaton_matches(a, json_string_value(value), json_string_length(value)) != use->negated;
     }
     return fits;
+}
+
+/* The strings that the shape excludes; NULL when there are none, or the compiler failed. */
+static const qn_automaton *excluded_texts(compiler *c, const shape *s, const keyword_use **by)
+{
+    size_t count = 0;
+    for (const keyword_use *use = s->excluded; use; use = use->next)
+        count += json_is_string(use->value);
+    qn_automaton_text *texts = count > 0 ? schema_alloc(c, count, sizeof *texts) : NULL;
+    if (!texts)
+        return NULL;
+    count = 0;
+    for (const keyword_use *use = s->excluded; use; use = use->next) {
+        if (!json_is_string(use->value))
+            continue;
+        texts[count++] = (qn_automaton_text){json_string_value(use->value), json_string_length(use->value)};
+        *by = use;
+    }
+    qn_error err;
+    const qn_automaton *a = qn_automaton_of_texts(&c->room, texts, count, &err);
+    if (!a)
+        fail_from(c, (*by)->node, (*by)->keyword, &err);
+    return a;
+}
+
+/* How many automata the shape's strings are made of, and a pattern if there is one. */
+static size_t count_texts(const shape *s, const keyword_use **only)
+{
+    size_t count = 0;
+    pattern p;
+    for (const keyword_use *use = s->texts; use; use = use->next) {
+        if (!pattern_of(use, &p))
+            continue;
+        count += use->negated ? 2 : 1;
+        *only = use;
+    }
+    for (const keyword_use *use = s->excluded; use; use = use->next)
+        count += json_is_string(use->value) ? 2 : 0;
+    return count;
 }
 
 /* Everything that the shape asks of a string; NULL when the compiler failed. */
 static const qn_automaton *all_texts(compiler *c, const shape *s)
 {
-    const qn_automaton *all = NULL;
-    const keyword_use *last = NULL;
+    const keyword_use *by = NULL;
+    qn_error err;
+    const qn_automaton *all = qn_automaton_of_length(&c->room, s->min_length, s->max_length, &err);
+    if (!all) {
+        count_texts(s, &by);
+        fail_from(c, by ? by->node : NULL, by ? by->keyword : NULL, &err);
+    }
     for (const keyword_use *use = s->texts; use && !c->failed; use = use->next) {
         pattern p;
         if (!pattern_of(use, &p))
             continue;
         const qn_automaton *one = automaton_of(c, &p, use->node, use->keyword);
-        all = all ? intersect(c, all, one, true, use->node, use->keyword) : one;
-        last = use;
+        all = intersect(c, all, one, !use->negated, use->node, use->keyword);
     }
-    if (c->failed || (s->min_length == 0 && s->max_length == QN_UNBOUNDED))
-        return all;
-    qn_error err;
-    const qn_automaton *length = qn_automaton_of_length(&c->room, s->min_length, s->max_length, &err);
-    if (!length)
-        fail_from(c, last->node, last->keyword, &err);
-    return intersect(c, all, length, true, last->node, last->keyword);
+    const qn_automaton *excluded = c->failed ? NULL : excluded_texts(c, s, &by);
+    return excluded ? intersect(c, all, excluded, false, by->node, by->keyword) : all;
 }
 
 static qn_expr string_inside(compiler *c, const shape *s, bool bare)
@@ -123,25 +161,20 @@ static qn_expr string_inside(compiler *c, const shape *s, bool bare)
     qn_grammar_builder *b = c->b;
     qn_regex_letters letters = {&c->spelling, json_letters};
     const keyword_use *only = NULL;
-    size_t count = 0;
-    pattern p, first = {0};
-    for (const keyword_use *use = s->texts; use; use = use->next) {
-        if (pattern_of(use, &p) && count++ == 0) {
-            only = use;
-            first = p;
-        }
-    }
+    pattern p;
+    size_t count = count_texts(s, &only);
     if (count == 0) {
         qn_expr letter = bare ? qn_expr_chars(b, &(qn_char_range){0, 0x10FFFF}, 1) : c->spelling.any_char;
         return qn_expr_repeat(b, letter, s->min_length, s->max_length);
     }
     if (count > 1 || s->min_length > 0 || s->max_length != QN_UNBOUNDED) {
         const qn_automaton *all = all_texts(c, s);
-        return all ? qn_automaton_expr(&c->room, b, all, bare ? NULL : &letters) : QN_NO_WORDS;
+        return all && !c->failed ? qn_automaton_expr(&c->room, b, all, bare ? NULL : &letters) : QN_NO_WORDS;
     }
     qn_error err;
     qn_expr expr = QN_NO_WORDS;
-    if (qn_regex_expr(b, first.regex, first.bytes, first.search, bare ? NULL : &letters, &expr, &err) != QN_OK)
+    pattern_of(only, &p);
+    if (qn_regex_expr(b, p.regex, p.bytes, p.search, bare ? NULL : &letters, &expr, &err) != QN_OK)
         fail_from(c, only->node, only->keyword, &err);
     return expr;
 }
@@ -149,7 +182,7 @@ static qn_expr string_inside(compiler *c, const shape *s, bool bare)
 qn_expr schema_string_expr(compiler *c, const shape *s, bool bare)
 {
     qn_json_spelling *spelling = &c->spelling;
-    if (!bare && !s->texts && s->min_length == 0 && s->max_length == QN_UNBOUNDED)
+    if (!bare && !s->texts && !s->excluded && s->min_length == 0 && s->max_length == QN_UNBOUNDED)
         return spelling->any_string;
     qn_expr inside = string_inside(c, s, bare);
     return bare ? inside : qn_words_concat(c->b, (qn_expr[]){spelling->quote, inside, spelling->quote}, 3);
@@ -157,14 +190,92 @@ qn_expr schema_string_expr(compiler *c, const shape *s, bool bare)
 
 bool schema_string_is_empty(compiler *c, const shape *s)
 {
-    size_t count = 0;
-    pattern p;
-    for (const keyword_use *use = s->texts; use; use = use->next)
-        count += pattern_of(use, &p);
+    const keyword_use *only = NULL;
+    size_t count = count_texts(s, &only);
     if (count == 0 || (count == 1 && s->min_length == 0 && s->max_length == QN_UNBOUNDED))
         return false;
     const qn_automaton *all = all_texts(c, s);
-    return all && qn_automaton_is_empty(all);
+    return all && !c->failed && qn_automaton_is_empty(all);
+}
+
+/* What "propertyNames" say */
+
+static void names_set(compiler *c, const shape *s, node_set *out)
+{
+    for (const keyword_use *use = s->names; use && !c->failed; use = use->next)
+        schema_set_add(c, out, schema_child(c, use->node, use->keyword, NULL, use->value));
+}
+
+bool schema_name_fits(compiler *c, const shape *s, const char *name, size_t bytes)
+{
+    node_set set = {0};
+    names_set(c, s, &set);
+    const json_t *text = s->names ? schema_made_text(c, name, bytes) : NULL;
+    return !s->names || (text && schema_part_fits(c, &set, text));
+}
+
+typedef struct name_list {
+    json_t *names;
+    bool endless;
+} name_list;
+
+/* Other values than strings do not matter: no name is one. */
+static void list_names(compiler *c, void *context, const shape *s)
+{
+    name_list *list = context;
+    list->endless |= (s->types & TYPE_STRING) && !s->values;
+    for (size_t i = 0; i < s->value_count && !c->failed; i++)
+        if (json_is_string(s->values[i]) && schema_listed_value_fits(c, s, s->values[i]))
+            schema_made_add(c, list->names, s->values[i]);
+}
+
+const json_t *schema_listed_names(compiler *c, const shape *s)
+{
+    node_set set = {0};
+    names_set(c, s, &set);
+    name_list list = {s->names ? schema_made_list(c) : NULL, false};
+    if (list.names)
+        schema_shapes(c, &set, list_names, &list);
+    return list.endless || c->failed ? NULL : list.names;
+}
+
+/* The complement of the strings that the shapes so far allow. */
+static void leave_names(compiler *c, void *context, const shape *s)
+{
+    const qn_automaton **others = context, *one;
+    qn_error err;
+    if (c->failed || !(s->types & TYPE_STRING))
+        return;
+    schema_check_blocked(c, s, TYPE_STRING);
+    if (s->values) {
+        qn_automaton_text *texts = schema_alloc(c, s->value_count + 1, sizeof *texts);
+        size_t count = 0;
+        for (size_t i = 0; texts && i < s->value_count; i++)
+            if (json_is_string(s->values[i]) && schema_listed_value_fits(c, s, s->values[i]))
+                texts[count++] = (qn_automaton_text){json_string_value(s->values[i]), json_string_length(s->values[i])};
+        one = texts ? qn_automaton_of_texts(&c->room, texts, count, &err) : NULL;
+        if (texts && !one)
+            fail_from(c, NULL, "propertyNames", &err);
+    } else {
+        one = all_texts(c, s);
+    }
+    *others = intersect(c, *others, one, false, NULL, "propertyNames");
+}
+
+/* Of these names those that "propertyNames" allow. */
+static const qn_automaton *allowed_names(compiler *c, const shape *s, const qn_automaton *names)
+{
+    node_set set = {0};
+    qn_error err;
+    names_set(c, s, &set);
+    if (set.count == 0)
+        return names;
+    const qn_automaton *others = qn_automaton_of_length(&c->room, 0, QN_UNBOUNDED, &err);
+    if (!others)
+        fail_from(c, NULL, "propertyNames", &err);
+    else
+        schema_shapes(c, &set, leave_names, &others);
+    return intersect(c, names, others, false, NULL, "propertyNames");
 }
 
 /* Names of members */
@@ -288,9 +399,9 @@ qn_expr schema_other_members_expr(compiler *c, const shape *s, const schema_text
     qn_expr options[MOST_NAME_CLASSES];
     size_t pattern_count = all_patterns(c, s, patterns), class_count = 1, n = 0;
     qn_regex_letters letters = {&c->spelling, json_letters};
-    bool any_name = count == 0 && pattern_count == 0;
+    bool any_name = count == 0 && pattern_count == 0 && !s->names;
     if (!any_name)
-        classes[0].names = free_names(c, names, count);
+        classes[0].names = allowed_names(c, s, free_names(c, names, count));
     for (size_t i = 0; i < pattern_count && !c->failed; i++)
         class_count = split_classes(c, classes, class_count, &patterns[i], i);
     for (size_t i = 0; i < class_count && !c->failed; i++) {

@@ -33,24 +33,12 @@ static void try_shape(compiler *c, void *context, const shape *s)
         search->found = schema_value_fits(c, s, search->value);
 }
 
-static bool part_fits(compiler *c, const node_set *set, const json_t *value)
+bool schema_part_fits(compiler *c, const node_set *set, const json_t *value)
 {
     value_search search = {value, set->count == 0};
     if (set->count > 0)
         schema_shapes(c, set, try_shape, &search);
     return search.found && !c->failed;
-}
-
-static bool array_fits(compiler *c, const shape *s, const json_t *value)
-{
-    size_t count = json_array_size(value);
-    bool fits = count >= s->min_items && count <= s->max_items;
-    for (size_t i = 0; i < count && fits; i++) {
-        node_set set = {0};
-        schema_element_set(c, s, i, &set);
-        fits = part_fits(c, &set, json_array_get(value, i));
-    }
-    return fits;
 }
 
 static bool object_fits(compiler *c, const shape *s, const json_t *value)
@@ -67,7 +55,7 @@ static bool object_fits(compiler *c, const shape *s, const json_t *value)
             break;
         node_set set = {0};
         schema_member_set(c, s, key, length, &set);
-        fits = part_fits(c, &set, member);
+        fits = schema_name_fits(c, s, key, length) && schema_part_fits(c, &set, member);
     }
     return fits;
 }
@@ -81,25 +69,18 @@ static size_t character_count(const json_t *string)
     return count;
 }
 
-static bool number_fits(const shape *s, const json_t *value)
-{
-    qn_number_bound self = {.present = true};
-    return qn_decimal_of(value, &self.value) && !qn_number_range_is_empty(&s->low, &self, false) &&
-           !qn_number_range_is_empty(&self, &s->high, false);
-}
-
 bool schema_listed_value_fits(compiler *c, const shape *s, const json_t *value)
 {
     unsigned type = schema_value_type(value);
-    if (c->failed || !(type & s->types))
+    if (c->failed || !(type & s->types) || schema_is_excluded(s, value))
         return false;
     schema_check_blocked(c, s, type);
     if (c->failed)
         return false;
     if (type & TYPE_NUMBER)
-        return number_fits(s, value);
+        return schema_number_fits(s, value);
     if (type == TYPE_ARRAY)
-        return array_fits(c, s, value);
+        return schema_array_fits(c, s, value);
     if (type == TYPE_OBJECT)
         return object_fits(c, s, value);
     if (type != TYPE_STRING)
@@ -114,6 +95,72 @@ bool schema_value_fits(compiler *c, const shape *s, const json_t *value)
     for (size_t i = 0; i < s->value_count && !listed; i++)
         listed = schema_values_equal(s->values[i], value);
     return listed && schema_listed_value_fits(c, s, value);
+}
+
+/* Listed values */
+
+typedef struct value_list {
+    json_t *values;
+    bool endless;
+} value_list;
+
+static void list_value(compiler *c, value_list *list, const json_t *value)
+{
+    bool known = false;
+    for (size_t i = 0; i < json_array_size(list->values) && !known; i++)
+        known = schema_values_equal(json_array_get(list->values, i), value);
+    list->endless |= json_array_size(list->values) > QN_GRAMMAR_MAX_ITEMS;
+    if (!known && !list->endless)
+        schema_made_add(c, list->values, value);
+}
+
+/* Integers between two bounds that are not far from each other. */
+static void list_integers(compiler *c, value_list *list, const shape *s)
+{
+    long long ends[2];
+    const qn_number_bound *bounds[] = {&s->low, &s->high};
+    for (int i = 0; i < 2; i++) {
+        const qn_decimal *d = &bounds[i]->value;
+        list->endless |= !bounds[i]->present || !qn_decimal_is_integer(d) || d->point > 6;
+        long long number = 0;
+        for (int k = 0; k < d->point && !list->endless; k++)
+            number = 10 * number + ((unsigned)k < d->count ? d->digits[k] - '0' : 0);
+        ends[i] = d->negative ? -number : number;
+    }
+    list->endless |= !list->endless && ends[1] - ends[0] > 2LL * QN_GRAMMAR_MAX_ITEMS;
+    for (long long i = ends[0]; !list->endless && i <= ends[1] && !c->failed; i++) {
+        const json_t *value = schema_made_integer(c, i);
+        if (value && schema_listed_value_fits(c, s, value))
+            list_value(c, list, value);
+    }
+}
+
+static void list_shape(compiler *c, void *context, const shape *s)
+{
+    value_list *list = context;
+    const json_t *const simple[] = {json_null(), json_true(), json_false()};
+    if (list->endless)
+        return;
+    for (size_t i = 0; i < s->value_count && !c->failed; i++)
+        if (schema_listed_value_fits(c, s, s->values[i]))
+            list_value(c, list, s->values[i]);
+    if (s->values)
+        return;
+    schema_check_blocked(c, s, s->types);
+    for (size_t i = 0; i < 3; i++)
+        if (schema_listed_value_fits(c, s, simple[i]))
+            list_value(c, list, simple[i]);
+    if (s->types & TYPE_INTEGER)
+        list_integers(c, list, s);
+    list->endless |= (s->types & ~(unsigned)(TYPE_NULL | TYPE_BOOLEAN | TYPE_INTEGER)) != 0;
+}
+
+json_t *schema_finite_values(compiler *c, const node_set *set)
+{
+    value_list list = {schema_made_list(c), set->count == 0};
+    if (list.values && !list.endless)
+        schema_shapes(c, set, list_shape, &list);
+    return list.endless || c->failed ? NULL : list.values;
 }
 
 /* Tries */
