@@ -10,7 +10,7 @@
 
 #include "base/fault.h"
 #include "grammar/matcher.h"
-#include "random_grammar.h"
+#include "unit/random_grammar.h"
 
 static qn_error err;
 

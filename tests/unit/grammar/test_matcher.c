@@ -11,7 +11,7 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "grammar/matcher.h"
-#include "random_grammar.h"
+#include "unit/random_grammar.h"
 
 enum { RANDOM_GRAMMARS = 400, LONGEST = 7 };
 

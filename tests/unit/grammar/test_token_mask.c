@@ -11,7 +11,7 @@
 
 #include "base/fault.h"
 #include "grammar/token_mask.h"
-#include "random_grammar.h"
+#include "unit/random_grammar.h"
 
 enum { TOKENS = 300, WORDS = (TOKENS + 63) / 64, LONGEST = 12, LETTER = 5, THREADS = 3 };
 

@@ -1,4 +1,4 @@
-#include "random_grammar.h"
+#include "unit/random_grammar.h"
 
 #include <string.h>
 
