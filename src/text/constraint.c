@@ -201,7 +201,8 @@ static void fill_thoughts(const qn_constraint *c, const int32_t *thoughts, size_
     }
 }
 
-/* Behind one more token; without a matcher when no word goes on so. */
+/* Behind one more token; without a matcher when no word goes on so. NULL when out of memory, or of a matcher's bounds.
+ */
 static place *step_on(const qn_constraint *c, const place *from, int32_t token)
 {
     qn_error err;
@@ -217,14 +218,18 @@ static place *step_on(const qn_constraint *c, const place *from, int32_t token)
                          ? qn_matcher_token(matcher, token)
                          : text != NULL && bytes > 0 && qn_matcher_bytes(matcher, text, bytes) == bytes;
         if (!taken) {
+            bool unknown = qn_matcher_exhausted(matcher);
             qn_matcher_free(matcher);
             matcher = NULL;
+            if (unknown) {
+                return NULL;
+            }
         }
     }
     return new_place(matcher, from->length + 1);
 }
 
-/* The place behind the word, to be released; NULL when out of memory. With the mutex held. */
+/* The place behind the word, to be released; NULL when it cannot be found. With the mutex held. */
 static place *find_place(qn_constraint *c, const int32_t *word, size_t length)
 {
     size_t same = 0;
@@ -258,6 +263,16 @@ static place *find_place(qn_constraint *c, const int32_t *word, size_t length)
     return c->places[from];
 }
 
+static bool allows_any(const qn_constraint *c, const uint64_t *allowed)
+{
+    for (size_t i = 0; i * WORD_BITS < c->options.vocab_size; i++) {
+        if (allowed[i] != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool fill_word(qn_constraint *c, const int32_t *word, size_t length, uint64_t *allowed)
 {
     pthread_mutex_lock(&c->mutex);
@@ -270,6 +285,8 @@ static bool fill_word(qn_constraint *c, const int32_t *word, size_t length, uint
     bool filled = p->matcher == NULL || qn_mask_fill(c->options.cache, p->matcher, allowed, &err) == QN_OK;
     if (p->matcher == NULL || qn_matcher_can_end(p->matcher)) {
         allow_end(c, allowed);
+    } else {
+        filled = filled && allows_any(c, allowed);
     }
     pthread_mutex_lock(&c->mutex);
     release_place(p);
@@ -291,13 +308,10 @@ bool qn_constraint_fill(void *constraint, const int32_t *answer, size_t count, u
     qn_constraint *c = constraint;
     size_t at = 0; /* where thoughts begin */
     bool thinks = c->options.thoughts == QN_THOUGHTS_OPEN;
-    if (c->options.thoughts == QN_THOUGHTS_OPTIONAL) {
-        if (count == 0) {
-            allow(allowed, c->think_begin);
-        } else if (answer[0] == c->think_begin) {
-            thinks = true;
-            at = 1;
-        }
+    bool may_begin = c->options.thoughts == QN_THOUGHTS_OPTIONAL && count == 0;
+    if (c->options.thoughts == QN_THOUGHTS_OPTIONAL && count > 0 && answer[0] == c->think_begin) {
+        thinks = true;
+        at = 1;
     }
     size_t end = at;
     while (thinks && end < count && answer[end] != c->think_end) {
@@ -308,5 +322,9 @@ bool qn_constraint_fill(void *constraint, const int32_t *answer, size_t count, u
         return true;
     }
     end += thinks;
-    return fill_content(c, answer + end, count - end, allowed);
+    bool filled = fill_content(c, answer + end, count - end, allowed);
+    if (may_begin) {
+        allow(allowed, c->think_begin);
+    }
+    return filled;
 }
