@@ -53,6 +53,7 @@ static const qn_field fields[] = {
     {.name = "cache_salt"},
     {.name = "timeout"},
 };
+const qn_field_table qn_anthropic_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0]};
 
 static const qn_steering_name steering[] = {
     {"max_tokens", "max_tokens"}, {"temperature", "temperature"}, {"top_p", "top_p"},

@@ -17,6 +17,8 @@
 #include "server/request_fields.h"
 #include "server/tool_choice.h"
 
+extern const qn_field_table qn_chat_fields;
+
 typedef struct qn_chat_defaults {
     qn_generation_limits limits;
     const json_t *kwargs; /* object: template variables under the request's own; NULL: none */

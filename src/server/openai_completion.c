@@ -70,6 +70,7 @@ static const qn_field fields[] = {
     {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
     {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
 };
+const qn_field_table qn_completion_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0]};
 
 static qn_status bad_prompt(qn_error *err)
 {

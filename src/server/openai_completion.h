@@ -15,6 +15,8 @@
 #include "server/openai_fields.h"
 #include "text/tokenizer.h"
 
+extern const qn_field_table qn_completion_fields;
+
 enum { QN_COMPLETION_DEFAULT_MAX_TOKENS = 16 };
 
 typedef struct qn_completion_request {

@@ -22,6 +22,12 @@ typedef struct qn_field {
                             NULL when only null does */
 } qn_field;
 
+/* A body's table as a whole: openapi.json documents just these fields. */
+typedef struct qn_field_table {
+    const qn_field *fields;
+    size_t count;
+} qn_field_table;
+
 enum { QN_UNKNOWN_FIELDS_MAX = 8 };
 
 /* Names of fields that no table knows; they point into the checked object. More than fit are counted only. */

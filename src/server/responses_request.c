@@ -61,6 +61,7 @@ static const qn_field fields[] = {
     {.name = "cache_salt"},
     {.name = "timeout"},
 };
+const qn_field_table qn_responses_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0]};
 
 static const qn_steering_name steering[] = {
     {"max_output_tokens", "max_tokens"},

@@ -16,6 +16,8 @@
 #include "server/request_fields.h"
 #include "server/tool_choice.h"
 
+extern const qn_field_table qn_responses_fields;
+
 typedef struct qn_responses_request {
     json_t *document;       /* the body; the pointers below point into it */
     json_t *steering;       /* its generation fields by the names that generation_fields.h knows */

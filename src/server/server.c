@@ -37,7 +37,14 @@ static const qn_http_route routes[] = {
     {.method = "GET", .path = "/metrics", .open = true, .handle = qn_handle_metrics},
     {.method = "GET", .path = "/load", .open = true, .handle = qn_handle_load},
     {.method = "GET", .path = "/version", .open = true, .handle = qn_handle_version},
+    {.method = "GET", .path = "/openapi.json", .open = true, .handle = qn_handle_openapi},
 };
+
+const qn_http_route *qn_server_routes(size_t *count)
+{
+    *count = sizeof routes / sizeof routes[0];
+    return routes;
+}
 
 bool qn_server_draining(qn_server *server)
 {

@@ -27,6 +27,12 @@ struct qn_server {
     qn_budget body_memory; /* taken while a body is a tree in memory */
 };
 
+/* What is answered where; live for ever. */
+const qn_http_route *qn_server_routes(size_t *count);
+
+/* The fields of /tokenize and of /detokenize. */
+extern const qn_field_table qn_tokenize_fields, qn_detokenize_fields;
+
 bool qn_server_draining(qn_server *server);
 bool qn_server_has_model(const qn_server *server, const char *name);
 
@@ -66,6 +72,7 @@ void qn_handle_health(void *context, const qn_http_request *request, qn_http_rep
 void qn_handle_ping(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_load(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_openapi(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_version(void *context, const qn_http_request *request, qn_http_reply *reply);
 
 #endif

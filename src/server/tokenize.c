@@ -159,28 +159,31 @@ static void write_tokens(const qn_server *server, const qn_tokens *tokens, bool 
     qn_buffer_text(out, with_strings ? "]}" : "");
 }
 
+static const qn_field text_fields[] = {
+    {.name = "model"},
+    {.name = "request_id"},
+    {.name = "prompt"},
+    {.name = "messages"},
+    {.name = "tools"},
+    {.name = "return_token_strs"},
+    {.name = "add_generation_prompt"},
+    {.name = "continue_final_message"},
+    {.name = "chat_template_kwargs"},
+    {.name = "reasoning_effort"},
+    {.name = "add_special_tokens", .rule = QN_FIELD_FREE}, /* there are none to add */
+    {.name = "user", .rule = QN_FIELD_FREE},
+    {.name = "chat_template", .rule = QN_FIELD_NEUTRAL},
+    {.name = "mm_processor_kwargs", .rule = QN_FIELD_NEUTRAL},
+};
+const qn_field_table qn_tokenize_fields = {.fields = text_fields, .count = sizeof text_fields / sizeof text_fields[0]};
+
 static qn_status tokenize(qn_server *server, const json_t *document, qn_buffer *out, qn_error *err)
 {
-    static const qn_field fields[] = {
-        {.name = "model"},
-        {.name = "request_id"},
-        {.name = "prompt"},
-        {.name = "messages"},
-        {.name = "tools"},
-        {.name = "return_token_strs"},
-        {.name = "add_generation_prompt"},
-        {.name = "continue_final_message"},
-        {.name = "chat_template_kwargs"},
-        {.name = "reasoning_effort"},
-        {.name = "add_special_tokens", .rule = QN_FIELD_FREE}, /* there are none to add */
-        {.name = "user", .rule = QN_FIELD_FREE},
-        {.name = "chat_template", .rule = QN_FIELD_NEUTRAL},
-        {.name = "mm_processor_kwargs", .rule = QN_FIELD_NEUTRAL},
-    };
     bool with_strings = false;
     qn_unknown_fields unknown = {0};
     qn_tokens tokens = {0};
-    qn_status status = qn_fields_check(document, fields, sizeof fields / sizeof fields[0], &unknown, err);
+    qn_status status = qn_fields_check(document, text_fields, sizeof text_fields / sizeof text_fields[0], &unknown,
+                                       err);
     if (status == QN_OK) {
         qn_server_report_fields(server, "", &unknown);
         status = qn_field_boolean(document, "return_token_strs", &with_strings, err);
@@ -227,12 +230,14 @@ static qn_status decode(const qn_server *server, const json_t *list, qn_buffer *
     return qn_detokenizer_flush(&detokenizer, out, err);
 }
 
+static const qn_field id_fields[] = {{.name = "model"}, {.name = "request_id"}, {.name = "tokens"}};
+const qn_field_table qn_detokenize_fields = {.fields = id_fields, .count = sizeof id_fields / sizeof id_fields[0]};
+
 static qn_status detokenize(qn_server *server, const json_t *document, qn_buffer *out, qn_error *err)
 {
-    static const qn_field fields[] = {{.name = "model"}, {.name = "request_id"}, {.name = "tokens"}};
     const json_t *list = qn_field_get(document, "tokens");
     qn_unknown_fields unknown = {0};
-    qn_status status = qn_fields_check(document, fields, sizeof fields / sizeof fields[0], &unknown, err);
+    qn_status status = qn_fields_check(document, id_fields, sizeof id_fields / sizeof id_fields[0], &unknown, err);
     if (status != QN_OK) {
         return status;
     }
