@@ -21,7 +21,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -218,20 +217,17 @@ size_t qn_cpu_count(void)
 
 static qn_status start_workers(qn_pool *pool, qn_error *err)
 {
-    int code = 0;
+    qn_status status = QN_OK;
     for (pool->started = 1; pool->started < pool->threads; pool->started++) {
         worker *self = &pool->workers[pool->started];
         *self = (worker){.pool = pool, .index = pool->started};
         char name[16];
         snprintf(name, sizeof name, "compute-%u", (unsigned)pool->started);
-        code = qn_thread_start(&self->thread, name, worker_main, self);
-        if (code != 0)
+        status = qn_thread_start(&self->thread, name, worker_main, self, err);
+        if (status != QN_OK)
             break;
     }
-    if (code != 0)
-        return qn_fail(err, QN_RESOURCE, "compute pool: cannot start thread %zu of %zu (%s): use fewer threads",
-                       pool->started + 1, pool->threads, strerror(code));
-    return QN_OK;
+    return status;
 }
 
 qn_status qn_pool_new(size_t threads, qn_pool **out, qn_error *err)

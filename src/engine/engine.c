@@ -1,12 +1,11 @@
 /* Opening and closing. The order matters twice: what can be refused cheaply is looked at first (flags, tokenizer,
  * template), so that a slip shows before a long load; and the context's length is chosen, and all sizes are logged,
  * before the large buffers are allocated. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/thread.h"
 #include "engine/engine_internal.h"
 #include "engine/fingerprint.h"
 #include "engine/sizing.h"
@@ -214,13 +213,9 @@ static qn_status open_parts(qn_engine *engine, const qn_engine_options *options,
 
 static void init_shared(qn_engine *engine)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* that of base/clock.h */
     pthread_mutex_init(&engine->mutex, NULL);
-    pthread_cond_init(&engine->wake, &attributes);
+    qn_cond_init(&engine->wake);
     pthread_cond_init(&engine->quiet, NULL);
-    pthread_condattr_destroy(&attributes);
     engine->incoming_last = &engine->incoming_first;
 }
 

@@ -1,8 +1,6 @@
 /* The engine's thread: takes in what came, drops what is no longer wanted, plans a step, runs it, and again; it sleeps
  * when there is nothing to do, and while somebody measures. All that it shares with other threads is under one mutex,
  * which is held for the time of a few assignments; the only lock taken under it is that of the metrics. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/thread.h"
 #include "engine/engine_internal.h"
@@ -123,9 +121,7 @@ static void sleep_a_while(qn_engine *engine)
         pthread_cond_wait(&engine->wake, &engine->mutex);
         return;
     }
-    const struct timespec until = {.tv_sec = (time_t)(until_us / 1000000),
-                                   .tv_nsec = (long)(until_us % 1000000) * 1000};
-    pthread_cond_timedwait(&engine->wake, &engine->mutex, &until);
+    qn_cond_wait_until(&engine->wake, &engine->mutex, until_us);
 }
 
 /* With the mutex held: the model and the cache are a measuring thread's. */
@@ -210,12 +206,9 @@ qn_status qn_loop_start(qn_engine *engine, qn_error *err)
     if (engine->thread_runs) {
         return QN_OK;
     }
-    int failed = qn_thread_start(&engine->thread, "quern-engine", loop_main, engine);
-    if (failed != 0) {
-        return qn_fail(err, QN_RESOURCE, "engine thread: %s: raise the limit on threads", strerror(failed));
-    }
-    engine->thread_runs = true;
-    return QN_OK;
+    qn_status status = qn_thread_start(&engine->thread, "quern-engine", loop_main, engine, err);
+    engine->thread_runs = status == QN_OK;
+    return status;
 }
 
 void qn_loop_wake(qn_engine *engine)

@@ -168,14 +168,12 @@ static qn_status allocate(qn_kv_store *store, qn_error *err)
 
 static qn_status start_threads(qn_kv_store *store, qn_error *err)
 {
-    int code = 0;
-    for (; store->started < QN_KV_STORE_THREADS && code == 0; store->started += code == 0) {
+    qn_status status = QN_OK;
+    for (; store->started < QN_KV_STORE_THREADS && status == QN_OK; store->started += status == QN_OK) {
         qn_kv_store_thread *self = &store->threads[store->started];
-        code = qn_thread_start(&self->thread, "kv-store", qn_kv_store_thread_main, self);
+        status = qn_thread_start(&self->thread, "kv-store", qn_kv_store_thread_main, self, err);
     }
-    return code == 0 ? QN_OK
-                     : qn_fail(err, QN_RESOURCE, "KV store: cannot start a thread (%s): raise the limit on them",
-                               strerror(code));
+    return status;
 }
 
 static void tell(const qn_kv_store *store)

@@ -3,13 +3,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 struct qn_watched {
     qn_watch *watch;
@@ -57,16 +57,17 @@ qn_status qn_watch_new(unsigned patience_s, qn_watch **out, qn_error *err)
     watch->patience_s = patience_s;
     pthread_mutex_init(&watch->mutex, NULL);
     watch->stop_fd = eventfd(0, EFD_CLOEXEC);
-    int failed = watch->stop_fd < 0 ? -1 : pthread_create(&watch->thread, NULL, watch_main, watch);
-    if (failed != 0) {
+    qn_status status = watch->stop_fd < 0 ? qn_fail(err, QN_RESOURCE,
+                                                    "server: no file descriptor is left: raise the limit on open files")
+                                          : qn_thread_start(&watch->thread, "http-watch", watch_main, watch, err);
+    if (status != QN_OK) {
         if (watch->stop_fd >= 0) {
             close(watch->stop_fd);
         }
         pthread_mutex_destroy(&watch->mutex);
         qn_free(watch);
-        return qn_fail(err, QN_RESOURCE, "server: no thread or file descriptor left: raise the limits on them");
+        return status;
     }
-    pthread_setname_np(watch->thread, "quern-watch");
     *out = watch;
     return QN_OK;
 }

@@ -1,14 +1,12 @@
 #include "server/step_watch.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 enum { LOOK_AT_MOST_US = 1000000, LOOKS_A_LIMIT = 8 };
 
@@ -24,13 +22,8 @@ struct qn_step_watch {
 static bool sleep_until_next_look(qn_step_watch *watch)
 {
     uint64_t us = watch->options.limit_us / LOOKS_A_LIMIT + 1;
-    us = us < LOOK_AT_MOST_US ? us : LOOK_AT_MOST_US;
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    uint64_t nanoseconds = (uint64_t)at.tv_nsec + us * 1000;
-    at.tv_sec += (time_t)(nanoseconds / 1000000000);
-    at.tv_nsec = (long)(nanoseconds % 1000000000);
-    while (!watch->stopping && pthread_cond_timedwait(&watch->wake, &watch->mutex, &at) != ETIMEDOUT) {
+    uint64_t until_us = qn_now_us() + (us < LOOK_AT_MOST_US ? us : LOOK_AT_MOST_US);
+    while (!watch->stopping && qn_cond_wait_until(&watch->wake, &watch->mutex, until_us)) {
     }
     return !watch->stopping;
 }
@@ -72,18 +65,13 @@ qn_status qn_step_watch_new(const qn_step_watch_options *options, qn_step_watch 
         return qn_fail_memory(err, "step watch", sizeof *watch);
     }
     watch->options = *options;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    qn_cond_init(&watch->wake);
     pthread_mutex_init(&watch->mutex, NULL);
-    int failed = pthread_create(&watch->thread, NULL, watch_main, watch);
-    if (failed != 0) {
+    qn_status status = qn_thread_start(&watch->thread, "step-watch", watch_main, watch, err);
+    if (status != QN_OK) {
         destroy(watch);
-        return qn_fail(err, QN_RESOURCE, "step watch: %s: raise the limit on threads", strerror(failed));
+        return status;
     }
-    pthread_setname_np(watch->thread, "quern-watch");
     *out = watch;
     return QN_OK;
 }
