@@ -29,7 +29,7 @@ static void end_unwanted(qn_job *job)
     qn_error err;
     int wish = atomic_load(&job->wish);
     if (wish == QN_JOB_ANSWERED) {
-        qn_job_finish(job, QN_OK, NULL, QN_FINISH_STOP, -1);
+        qn_job_finish(job, NULL);
         return;
     }
     if (wish == QN_JOB_UNWANTED) {
@@ -38,7 +38,7 @@ static void end_unwanted(qn_job *job)
         qn_fail_field(&err, QN_CANCELLED, "timeout", "request: its time of %.3g s is over: ask for less or allow more",
                       (double)job->request.timeout_us / 1e6);
     }
-    qn_job_finish(job, QN_CANCELLED, &err, QN_FINISH_CANCELLED, -1);
+    qn_job_finish(job, &err);
 }
 
 static bool is_over(const qn_job *job, uint64_t now_us)
@@ -77,7 +77,7 @@ static void end_all(qn_engine *engine)
     while (engine->waiting != NULL) {
         qn_job *job = engine->waiting;
         engine->waiting = job->next;
-        qn_job_finish(job, QN_CANCELLED, &err, QN_FINISH_CANCELLED, -1);
+        qn_job_finish(job, &err);
     }
     for (size_t i = 0; i < engine->running_count;) {
         qn_job *job = engine->running[i]->job;
@@ -86,7 +86,7 @@ static void end_all(qn_engine *engine)
             continue;
         }
         qn_vacate(engine, job);
-        qn_job_finish(job, QN_CANCELLED, &err, QN_FINISH_CANCELLED, -1);
+        qn_job_finish(job, &err);
     }
 }
 

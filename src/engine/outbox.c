@@ -92,12 +92,12 @@ void qn_job_tell_progress(qn_job *job)
     qn_job_raise(job);
 }
 
-void qn_job_finish(qn_job *job, qn_status status, const qn_error *err, qn_finish finish, int32_t stop_token)
+void qn_job_finish(qn_job *job, const qn_error *reason)
 {
     uint64_t now_us = qn_now_us();
-    qn_job_end end = {.status = status, .finish = finish, .stop_token = stop_token};
-    if (err != NULL) {
-        end.err = *err;
+    qn_job_end end = {.status = QN_OK, .finish = QN_FINISH_STOP, .stop_token = -1};
+    if (reason != NULL) {
+        end = (qn_job_end){.status = reason->status, .err = *reason, .finish = QN_FINISH_CANCELLED, .stop_token = -1};
     }
     if (job->state == QN_JOB_WAITING) { /* it never got to run again */
         pthread_mutex_lock(&job->engine->mutex);

@@ -25,7 +25,8 @@ bool qn_job_deliver_prompt(qn_job *job, const qn_logprob *logprobs, const uint32
 /* How much of the prompt is there. */
 void qn_job_tell_progress(qn_job *job);
 
-/* The job is over without new tokens. */
-void qn_job_finish(qn_job *job, qn_status status, const qn_error *err, qn_finish finish, int32_t stop_token);
+/* The job, in no list and without a slot, is over without new tokens: for this reason, or (NULL) since its reader has
+ * found the answer's end. */
+void qn_job_finish(qn_job *job, const qn_error *reason);
 
 #endif
