@@ -23,8 +23,13 @@ static bool timed_out(const qn_job *job, uint64_t now_us)
     return job->request.timeout_us > 0 && now_us - job->submitted_us >= job->request.timeout_us;
 }
 
-/* Ends a job that is_over; it is in no list and has no slot. */
-static void end_unwanted(qn_job *job)
+static bool is_over(const qn_job *job, uint64_t now_us)
+{
+    return atomic_load(&job->wish) != QN_JOB_WANTED || timed_out(job, now_us);
+}
+
+/* Ends a job that is_over, or any when the engine stops; it is in no list and has no slot. */
+static void end_unwanted(qn_job *job, bool stopping)
 {
     qn_error err;
     int wish = atomic_load(&job->wish);
@@ -32,7 +37,9 @@ static void end_unwanted(qn_job *job)
         qn_job_finish(job, NULL);
         return;
     }
-    if (wish == QN_JOB_UNWANTED) {
+    if (stopping) {
+        qn_fail(&err, QN_CANCELLED, "request: the server is stopping: send it again later");
+    } else if (wish == QN_JOB_UNWANTED) {
         qn_fail(&err, QN_CANCELLED, "request: it was cancelled");
     } else {
         qn_fail_field(&err, QN_CANCELLED, "timeout", "request: its time of %.3g s is over: ask for less or allow more",
@@ -41,52 +48,27 @@ static void end_unwanted(qn_job *job)
     qn_job_finish(job, &err);
 }
 
-static bool is_over(const qn_job *job, uint64_t now_us)
-{
-    return atomic_load(&job->wish) != QN_JOB_WANTED || timed_out(job, now_us);
-}
-
-/* Jobs that nobody wants or whose time is over leave. One whose blocks the store is still filling waits for that. */
-static void sweep(qn_engine *engine, uint64_t now_us)
+/* Jobs that nobody wants or whose time is over leave, and all of them when the engine stops. One whose blocks the store
+ * is still filling waits for that. */
+static void sweep(qn_engine *engine, uint64_t now_us, bool stopping)
 {
     for (qn_job **at = &engine->waiting; *at != NULL;) {
         qn_job *job = *at;
-        if (is_over(job, now_us)) {
+        if (stopping || is_over(job, now_us)) {
             *at = job->next;
-            end_unwanted(job);
+            end_unwanted(job, stopping);
         } else {
             at = &job->next;
         }
     }
     for (size_t i = 0; i < engine->running_count;) {
         qn_job *job = engine->running[i]->job;
-        if (is_over(job, now_us) && job->slot->loads == 0) {
+        if ((stopping || is_over(job, now_us)) && job->slot->loads == 0) {
             qn_vacate(engine, job);
-            end_unwanted(job);
+            end_unwanted(job, stopping);
         } else {
             i++;
         }
-    }
-}
-
-/* Ends everything: the engine stops. */
-static void end_all(qn_engine *engine)
-{
-    qn_error err;
-    qn_fail(&err, QN_CANCELLED, "request: the server is stopping: send it again later");
-    while (engine->waiting != NULL) {
-        qn_job *job = engine->waiting;
-        engine->waiting = job->next;
-        qn_job_finish(job, &err);
-    }
-    for (size_t i = 0; i < engine->running_count;) {
-        qn_job *job = engine->running[i]->job;
-        if (job->slot->loads > 0) {
-            i++;
-            continue;
-        }
-        qn_vacate(engine, job);
-        qn_job_finish(job, &err);
     }
 }
 
@@ -177,11 +159,10 @@ static void *loop_main(void *context)
         pthread_mutex_unlock(&engine->mutex);
         uint64_t now_us = qn_now_us();
         qn_collect_stored(engine);
+        sweep(engine, now_us, stopping);
         if (stopping) {
-            end_all(engine);
             ended = true;
         } else {
-            sweep(engine, now_us);
             qn_plan_step(engine, now_us);
         }
         worked = !stopping && (engine->batch.part_count > 0 || can_go_on(engine));
