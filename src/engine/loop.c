@@ -72,25 +72,26 @@ static void sweep(qn_engine *engine, uint64_t now_us, bool stopping)
     }
 }
 
+/* The earlier of `next_us` and the end of the job's time; 0: no limit. */
+static uint64_t earlier_timeout_us(uint64_t next_us, const qn_job *job)
+{
+    uint64_t end_us = job->submitted_us + job->request.timeout_us;
+    return job->request.timeout_us > 0 && (next_us == 0 || end_us < next_us) ? end_us : next_us;
+}
+
 /* When the next request's time is over; 0: none has a limit. One whose blocks the store is filling can't leave before
  * that is done, which wakes the thread. */
 static uint64_t next_timeout_us(const qn_engine *engine)
 {
-    uint64_t next = 0;
+    uint64_t next_us = 0;
     for (const qn_job *job = engine->waiting; job != NULL; job = job->next) {
-        uint64_t end = job->submitted_us + job->request.timeout_us;
-        if (job->request.timeout_us > 0 && (next == 0 || end < next)) {
-            next = end;
-        }
+        next_us = earlier_timeout_us(next_us, job);
     }
     for (size_t i = 0; i < engine->running_count; i++) {
-        const qn_job *job = engine->running[i]->job;
-        uint64_t end = job->submitted_us + job->request.timeout_us;
-        if (job->request.timeout_us > 0 && job->slot->loads == 0 && (next == 0 || end < next)) {
-            next = end;
-        }
+        const qn_slot *slot = engine->running[i];
+        next_us = slot->loads == 0 ? earlier_timeout_us(next_us, slot->job) : next_us;
     }
-    return next;
+    return next_us;
 }
 
 /* With the mutex held: sleeps until somebody wakes the thread or a request's time is over. */
