@@ -6,7 +6,6 @@
  * once. */
 #include <string.h>
 
-#include "base/log.h"
 #include "base/size.h"
 #include "engine/engine_internal.h"
 
@@ -28,23 +27,22 @@ void qn_enlist(qn_engine *engine, qn_job *job)
     job->state = QN_JOB_WAITING;
 }
 
+static qn_hash key_before(const qn_engine *engine, const qn_job *job, size_t block)
+{
+    return block == 0 ? qn_prefix_root(&engine->fingerprint, sizeof engine->fingerprint, job->request.cache_salt)
+                      : job->keys[block - 1];
+}
+
 /* Keys of the full blocks among the first `tokens` tokens. */
 static void extend_keys(qn_engine *engine, qn_job *job, size_t tokens)
 {
     size_t block_tokens = block_tokens_of(engine);
     while ((job->key_count + 1) * block_tokens <= tokens) {
-        qn_hash parent = job->key_count == 0
-                             ? qn_prefix_root(&engine->fingerprint, sizeof engine->fingerprint, job->request.cache_salt)
-                             : job->keys[job->key_count - 1];
-        job->keys[job->key_count] = qn_prefix_next(parent, job->tokens + job->key_count * block_tokens, block_tokens);
+        size_t block = job->key_count;
+        job->keys[block] = qn_prefix_next(key_before(engine, job, block), job->tokens + block * block_tokens,
+                                          block_tokens);
         job->key_count++;
     }
-}
-
-static qn_hash key_before(const qn_engine *engine, const qn_job *job, size_t block)
-{
-    return block == 0 ? qn_prefix_root(&engine->fingerprint, sizeof engine->fingerprint, job->request.cache_salt)
-                      : job->keys[block - 1];
 }
 
 /* Is a running job about to fill the block of this key, by computing it or from the store? */
@@ -110,6 +108,16 @@ static void seat(qn_engine *engine, qn_job *job, qn_slot *slot, uint64_t now_us)
     }
 }
 
+/* Makes a full block of the job known to the prefix cache. False: its key is other tokens', and the job shares no more
+ * blocks. */
+static bool insert_block(qn_engine *engine, qn_job *job, size_t block)
+{
+    bool inserted = qn_prefix_insert(engine->prefixes, key_before(engine, job, block), job->keys[block],
+                                     job->tokens + block * block_tokens_of(engine), job->slot->sequence.blocks[block]);
+    job->alone_in_cache = job->alone_in_cache || !inserted;
+    return inserted;
+}
+
 /* The prefix is there up to so many blocks: computing goes on behind it. */
 static void skip_prefix(qn_engine *engine, qn_job *job, size_t blocks, size_t stored)
 {
@@ -169,11 +177,9 @@ static bool begin_loading(qn_engine *engine, qn_job *job, size_t found, size_t m
 static void end_loading(qn_engine *engine, qn_job *job)
 {
     qn_slot *slot = job->slot;
-    size_t blocks = slot->load_end, block_tokens = block_tokens_of(engine);
-    qn_kv_sequence_truncate(&slot->sequence, blocks * block_tokens);
-    for (size_t i = slot->load_first; i < blocks && !job->alone_in_cache; i++) {
-        job->alone_in_cache = !qn_prefix_insert(engine->prefixes, key_before(engine, job, i), job->keys[i],
-                                                job->tokens + i * block_tokens, slot->sequence.blocks[i]);
+    size_t blocks = slot->load_end;
+    qn_kv_sequence_truncate(&slot->sequence, blocks * block_tokens_of(engine));
+    for (size_t i = slot->load_first; i < blocks && insert_block(engine, job, i); i++) {
     }
     job->state = QN_JOB_RUNNING;
     skip_prefix(engine, job, blocks, blocks - slot->load_first);
@@ -324,13 +330,8 @@ void qn_share_blocks(qn_engine *engine, qn_job *job)
         return;
     }
     extend_keys(engine, job, job->computed);
-    for (; (job->inserted + 1) * block_tokens <= job->computed; job->inserted++) {
-        size_t i = job->inserted;
-        if (!qn_prefix_insert(engine->prefixes, key_before(engine, job, i), job->keys[i],
-                              job->tokens + i * block_tokens, job->slot->sequence.blocks[i])) {
-            job->alone_in_cache = true;
-            break;
-        }
+    while ((job->inserted + 1) * block_tokens <= job->computed && insert_block(engine, job, job->inserted)) {
+        job->inserted++;
     }
     store_blocks(engine, job);
 }

@@ -53,10 +53,11 @@ struct qn_job {
     size_t stored;             /* of them, those that the store has or was given */
     size_t prompt_logprobs_to; /* prompt tokens below have had their logprobs told */
     qn_slot *slot;             /* NULL: none */
-    bool alone_in_cache;     /* its blocks are not shared: prompt logprobs need every row, or its MTP entries failed */
-    bool without_drafts;     /* its MTP layer failed */
-    bool resumed;            /* the first step since it got its slot has a prefix behind it (computed > 0) */
-    qn_token_counts *counts; /* NULL: no penalties */
+    bool alone_in_cache;       /* its blocks are not shared: prompt logprobs need every row, its MTP entries failed, or
+                                  the key of one is other tokens' */
+    bool without_drafts;       /* its MTP layer failed */
+    bool resumed;              /* the first step since it got its slot has a prefix behind it (computed > 0) */
+    qn_token_counts *counts;   /* NULL: no penalties */
     qn_repetition guard;
     size_t draft_count; /* tokens[length ...] proposed for the next step */
     qn_draft_history history;
