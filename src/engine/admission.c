@@ -9,11 +9,6 @@
 #include "base/size.h"
 #include "engine/engine_internal.h"
 
-static size_t block_tokens_of(const qn_engine *engine)
-{
-    return qn_kv_pool_layout(engine->blocks)->block_tokens;
-}
-
 void qn_enlist(qn_engine *engine, qn_job *job)
 {
     qn_job **at = &engine->waiting;
@@ -36,7 +31,7 @@ static qn_hash key_before(const qn_engine *engine, const qn_job *job, size_t blo
 /* Keys of the full blocks among the first `tokens` tokens. */
 static void extend_keys(qn_engine *engine, qn_job *job, size_t tokens)
 {
-    size_t block_tokens = block_tokens_of(engine);
+    size_t block_tokens = qn_engine_block_tokens(engine);
     while ((job->key_count + 1) * block_tokens <= tokens) {
         size_t block = job->key_count;
         job->keys[block] = qn_prefix_next(key_before(engine, job, block), job->tokens + block * block_tokens,
@@ -62,7 +57,7 @@ static bool comes_soon(const qn_engine *engine, size_t block, qn_hash key)
  * should not be put back when those before it have moved on by a few tokens. */
 static size_t promised_blocks(const qn_engine *engine)
 {
-    size_t promised = 0, block_tokens = block_tokens_of(engine);
+    size_t promised = 0, block_tokens = qn_engine_block_tokens(engine);
     for (size_t i = 0; i < engine->running_count; i++) {
         const qn_slot *slot = engine->running[i];
         size_t needed = qn_ceil_div(qn_min_size(slot->job->length + 1 + block_tokens, slot->job->limit), block_tokens);
@@ -113,7 +108,8 @@ static void seat(qn_engine *engine, qn_job *job, qn_slot *slot, uint64_t now_us)
 static bool insert_block(qn_engine *engine, qn_job *job, size_t block)
 {
     bool inserted = qn_prefix_insert(engine->prefixes, key_before(engine, job, block), job->keys[block],
-                                     job->tokens + block * block_tokens_of(engine), job->slot->sequence.blocks[block]);
+                                     job->tokens + block * qn_engine_block_tokens(engine),
+                                     job->slot->sequence.blocks[block]);
     job->alone_in_cache = job->alone_in_cache || !inserted;
     return inserted;
 }
@@ -121,7 +117,7 @@ static bool insert_block(qn_engine *engine, qn_job *job, size_t block)
 /* The prefix is there up to so many blocks: computing goes on behind it. */
 static void skip_prefix(qn_engine *engine, qn_job *job, size_t blocks, size_t stored)
 {
-    size_t block_tokens = block_tokens_of(engine);
+    size_t block_tokens = qn_engine_block_tokens(engine);
     bool first_time = job->timings.preemptions == 0;
     job->computed = blocks * block_tokens;
     job->inserted = blocks;
@@ -151,7 +147,7 @@ static bool begin_loading(qn_engine *engine, qn_job *job, size_t found, size_t m
                         : qn_kv_store_find(engine->store, job->keys + found, most - found);
     qn_error err;
     if (stored == 0 ||
-        qn_kv_sequence_reserve(&slot->sequence, (found + stored) * block_tokens_of(engine), &err) != QN_OK) {
+        qn_kv_sequence_reserve(&slot->sequence, (found + stored) * qn_engine_block_tokens(engine), &err) != QN_OK) {
         return false;
     }
     slot->load_first = slot->load_end = found;
@@ -159,14 +155,14 @@ static bool begin_loading(qn_engine *engine, qn_job *job, size_t found, size_t m
     for (size_t i = found; i < found + stored; i++) {
         uint8_t *block = qn_kv_pool_block(engine->blocks, slot->sequence.blocks[i]);
         if (!qn_kv_store_read(engine->store, key_before(engine, job, i), job->keys[i],
-                              job->tokens + i * block_tokens_of(engine), block, read_tag(engine, slot, i))) {
+                              job->tokens + i * qn_engine_block_tokens(engine), block, read_tag(engine, slot, i))) {
             break;
         }
         slot->loads++;
         slot->load_end++;
     }
     if (slot->loads == 0) {
-        qn_kv_sequence_truncate(&slot->sequence, found * block_tokens_of(engine));
+        qn_kv_sequence_truncate(&slot->sequence, found * qn_engine_block_tokens(engine));
         return false;
     }
     job->state = QN_JOB_LOADING;
@@ -178,7 +174,7 @@ static void end_loading(qn_engine *engine, qn_job *job)
 {
     qn_slot *slot = job->slot;
     size_t blocks = slot->load_end;
-    qn_kv_sequence_truncate(&slot->sequence, blocks * block_tokens_of(engine));
+    qn_kv_sequence_truncate(&slot->sequence, blocks * qn_engine_block_tokens(engine));
     for (size_t i = slot->load_first; i < blocks && insert_block(engine, job, i); i++) {
     }
     job->state = QN_JOB_RUNNING;
@@ -217,14 +213,15 @@ void qn_collect_stored(qn_engine *engine)
 /* Blocks of the job's prefix that may be taken as they are: full ones, and at least one token is left to compute. */
 static size_t shareable_blocks(const qn_engine *engine, const qn_job *job)
 {
-    return job->alone_in_cache ? 0 : (job->length - 1) / block_tokens_of(engine);
+    return job->alone_in_cache ? 0 : (job->length - 1) / qn_engine_block_tokens(engine);
 }
 
 typedef enum verdict { ADMITTED, DEFERRED, NO_ROOM } verdict;
 
 static verdict try_admit(qn_engine *engine, qn_job *job, uint64_t now_us)
 {
-    size_t block_tokens = block_tokens_of(engine), most = shareable_blocks(engine, job), found = 0, unreferenced = 0;
+    size_t block_tokens = qn_engine_block_tokens(engine), most = shareable_blocks(engine, job), found = 0,
+           unreferenced = 0;
     if (most > 0) {
         extend_keys(engine, job, job->length);
         found = qn_prefix_peek(engine->prefixes, key_before(engine, job, 0), job->keys, job->tokens, most,
@@ -305,7 +302,7 @@ static bool store_block(qn_engine *engine, qn_job *job, size_t block)
     }
     if (engine->store_pins >= qn_kv_pool_block_count(engine->blocks) / 2 ||
         !qn_kv_store_write(engine->store, key_before(engine, job, block), job->keys[block],
-                           job->tokens + block * block_tokens_of(engine), qn_kv_pool_block(engine->blocks, own),
+                           job->tokens + block * qn_engine_block_tokens(engine), qn_kv_pool_block(engine->blocks, own),
                            (void *)(intptr_t)own)) {
         return false;
     }
@@ -325,7 +322,7 @@ static void store_blocks(qn_engine *engine, qn_job *job)
 
 void qn_share_blocks(qn_engine *engine, qn_job *job)
 {
-    size_t block_tokens = block_tokens_of(engine);
+    size_t block_tokens = qn_engine_block_tokens(engine);
     if (job->alone_in_cache) {
         return;
     }

@@ -50,7 +50,7 @@ static void run_each(qn_engine *engine, size_t count)
 /* Does the step complete a block that is shared from now on? */
 static bool fills_block(const qn_engine *engine, const qn_job *job)
 {
-    return !job->alone_in_cache && job->computed / qn_kv_pool_layout(engine->blocks)->block_tokens > job->inserted;
+    return !job->alone_in_cache && job->computed / qn_engine_block_tokens(engine) > job->inserted;
 }
 
 /* An answer that is over needs its entries only where a block that they complete is shared. */
@@ -111,7 +111,7 @@ static void follow_pending(qn_engine *engine)
 static void follow_prefixes(qn_engine *engine)
 {
     qn_batch *b = &engine->batch;
-    size_t count = 0, block_tokens = qn_kv_pool_layout(engine->blocks)->block_tokens;
+    size_t count = 0, block_tokens = qn_engine_block_tokens(engine);
     for (size_t i = 0; i < b->part_count; i++) {
         qn_part *part = &b->parts[i];
         qn_job *job = part->job;
@@ -133,7 +133,7 @@ static void follow_prefixes(qn_engine *engine)
 /* The hidden state at the last position of every block that a part fills stays with the block. */
 static void keep_hidden(qn_engine *engine, const qn_part *part)
 {
-    size_t block_tokens = qn_kv_pool_layout(engine->blocks)->block_tokens, width = engine->config->hidden_size;
+    size_t block_tokens = qn_engine_block_tokens(engine), width = engine->config->hidden_size;
     for (size_t end = (part->start / block_tokens + 1) * block_tokens; end <= part->start + part->kept;
          end += block_tokens) {
         int32_t block = part->job->slot->sequence.blocks[end / block_tokens - 1];

@@ -15,7 +15,7 @@ enum { DEFAULT_MAX_ROWS = 512 };
 static qn_status make_slots(qn_engine *engine, qn_error *err)
 {
     size_t seqs = engine->max_num_seqs, width = engine->config->hidden_size;
-    size_t blocks = qn_ceil_div(engine->max_model_len, qn_kv_pool_layout(engine->blocks)->block_tokens);
+    size_t blocks = qn_ceil_div(engine->max_model_len, qn_engine_block_tokens(engine));
     engine->slots = qn_alloc_zero(seqs, sizeof *engine->slots);
     engine->running = qn_alloc(seqs, sizeof *engine->running);
     if (engine->slots == NULL || engine->running == NULL) {
@@ -66,8 +66,8 @@ static qn_status open_prefixes(qn_engine *engine, const qn_engine_options *optio
     }
     qn_status status = qn_prefix_cache_new(engine->blocks, &engine->prefixes, err);
     if (status == QN_OK && options->kv_store_dir != NULL) {
-        status = qn_fingerprint(engine->checkpoint, engine->kernels, options,
-                                qn_kv_pool_layout(engine->blocks)->block_tokens, &engine->fingerprint, err);
+        status = qn_fingerprint(engine->checkpoint, engine->kernels, options, qn_engine_block_tokens(engine),
+                                &engine->fingerprint, err);
     }
     return status == QN_OK && options->kv_store_dir != NULL ? open_store(engine, options, err) : status;
 }
@@ -235,12 +235,11 @@ qn_status qn_engine_open(const qn_engine_options *options, qn_engine **out, qn_e
         qn_engine_close(engine);
         return status;
     }
-    qn_metrics_describe(engine->metrics,
-                        &(qn_metrics_config){.block_size = qn_kv_pool_layout(engine->blocks)->block_tokens,
-                                             .blocks = qn_kv_pool_block_count(engine->blocks),
-                                             .max_model_len = engine->max_model_len,
-                                             .max_num_seqs = engine->max_num_seqs,
-                                             .prefix_caching = engine->prefix_caching});
+    qn_metrics_describe(engine->metrics, &(qn_metrics_config){.block_size = qn_engine_block_tokens(engine),
+                                                              .blocks = qn_kv_pool_block_count(engine->blocks),
+                                                              .max_model_len = engine->max_model_len,
+                                                              .max_num_seqs = engine->max_num_seqs,
+                                                              .prefix_caching = engine->prefix_caching});
     engine->load_us = qn_now_us() - start;
     *out = engine;
     return QN_OK;

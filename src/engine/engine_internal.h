@@ -84,6 +84,12 @@ struct qn_engine {
     bool warned_of_acceptance;
 };
 
+/* Tokens of a block of the cache. */
+static inline size_t qn_engine_block_tokens(const qn_engine *engine)
+{
+    return qn_kv_pool_layout(engine->blocks)->block_tokens;
+}
+
 /* ---- loop.c ---- */
 
 /* With the mutex held: starts the engine's thread unless it runs. */

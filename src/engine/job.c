@@ -57,7 +57,7 @@ static bool copy(const void *from, size_t count, size_t size, void *out)
 static qn_status copy_request(qn_job *job, const qn_request *request, qn_error *err)
 {
     const qn_engine *engine = job->engine;
-    size_t block_tokens = qn_kv_pool_layout(engine->blocks)->block_tokens, prompt = request->prompt_count;
+    size_t block_tokens = qn_engine_block_tokens(engine), prompt = request->prompt_count;
     job->limit = request->max_tokens > 0 ? prompt + request->max_tokens : engine->max_model_len;
     job->tokens = qn_alloc(job->limit + QN_MAX_SPECULATIVE_TOKENS, sizeof *job->tokens);
     job->keys = qn_alloc(job->limit / block_tokens + 1, sizeof *job->keys);
