@@ -7,12 +7,12 @@
 #include "base/size.h"
 #include "engine/choose.h"
 
-static qn_status run_mtp(qn_engine *engine, size_t segments, qn_error *err)
+/* out: [rows of the segments, hidden_size]. */
+static qn_status run_mtp(qn_engine *engine, const qn_mtp_segment *segments, size_t count, float *out, qn_error *err)
 {
-    qn_batch *b = &engine->batch;
     uint64_t start = qn_now_us();
-    qn_status status = qn_model_mtp(engine->model, b->mtp_segments, segments, b->followed, NULL, err);
-    b->model_us += qn_now_us() - start;
+    qn_status status = qn_model_mtp(engine->model, segments, count, out, NULL, err);
+    engine->batch.model_us += qn_now_us() - start;
     return status;
 }
 
@@ -25,25 +25,21 @@ static void give_up_drafts(qn_job *job, const qn_error *err)
     job->draft_count = 0;
 }
 
-/* Runs `count` segments, of parts b->listed; when that fails, each alone, so that only those suffer that are at fault.
- */
+/* Runs `count` segments, of parts b->listed; when that fails, each alone, so that only those suffer that are at
+ * fault. */
 static void run_each(qn_engine *engine, size_t count)
 {
     qn_batch *b = &engine->batch;
     size_t width = engine->config->hidden_size, row = 0;
     qn_error err;
-    if (count == 0 || run_mtp(engine, count, &err) == QN_OK) {
+    if (count == 0 || run_mtp(engine, b->mtp_segments, count, b->followed, &err) == QN_OK) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        const qn_mtp_segment segment = b->mtp_segments[i];
-        uint64_t start = qn_now_us();
-        qn_status status = qn_model_mtp(engine->model, &segment, 1, b->followed + row * width, NULL, &err);
-        b->model_us += qn_now_us() - start;
-        if (status != QN_OK) {
+        if (run_mtp(engine, &b->mtp_segments[i], 1, b->followed + row * width, &err) != QN_OK) {
             give_up_drafts(b->listed[i]->job, &err);
         }
-        row += segment.count;
+        row += b->mtp_segments[i].count;
     }
 }
 
