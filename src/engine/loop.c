@@ -98,8 +98,7 @@ static uint64_t next_timeout_us(const qn_engine *engine)
 static void sleep_a_while(qn_engine *engine)
 {
     uint64_t until_us = next_timeout_us(engine);
-    qn_metrics_on_load(engine->metrics, engine->running_count, engine->waiting_count,
-                       (double)qn_kv_pool_referenced(engine->blocks) / (double)qn_kv_pool_block_count(engine->blocks));
+    qn_metrics_on_load(engine->metrics, engine->running_count, engine->waiting_count, qn_kv_pool_usage(engine->blocks));
     if (until_us == 0) {
         pthread_cond_wait(&engine->wake, &engine->mutex);
         return;

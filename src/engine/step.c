@@ -362,7 +362,7 @@ static void report(qn_engine *engine, uint64_t started_us)
     uint64_t busy_us = b->model_us + b->sampling_us;
     told.host_us = told.step_us > busy_us ? told.step_us - busy_us : 0;
     told.running = engine->running_count;
-    told.kv_usage = (double)qn_kv_pool_referenced(engine->blocks) / (double)qn_kv_pool_block_count(engine->blocks);
+    told.kv_usage = qn_kv_pool_usage(engine->blocks);
     qn_metrics_on_step(engine->metrics, &told);
 }
 

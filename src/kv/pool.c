@@ -129,6 +129,11 @@ size_t qn_kv_pool_referenced(const qn_kv_pool *pool)
     return pool->block_count - qn_kv_pool_available(pool);
 }
 
+double qn_kv_pool_usage(const qn_kv_pool *pool)
+{
+    return (double)qn_kv_pool_referenced(pool) / (double)pool->block_count;
+}
+
 size_t qn_kv_pool_bytes(const qn_kv_pool *pool)
 {
     return pool->bytes + table_bytes(pool);

@@ -30,6 +30,7 @@ size_t qn_kv_pool_block_count(const qn_kv_pool *pool);
 size_t qn_kv_pool_free_count(const qn_kv_pool *pool); /* free blocks alone */
 size_t qn_kv_pool_available(const qn_kv_pool *pool);  /* what can be taken: free, or kept without references */
 size_t qn_kv_pool_referenced(const qn_kv_pool *pool); /* all others */
+double qn_kv_pool_usage(const qn_kv_pool *pool);      /* the referenced blocks' share of all, 0 to 1 */
 size_t qn_kv_pool_bytes(const qn_kv_pool *pool);
 
 /* QN_RESOURCE, with the sentence of a full cache, when fewer than `count` blocks are available. Takes none. */

@@ -108,6 +108,7 @@ static void assert_counts(const qn_kv_pool *pool, size_t free_count, size_t avai
     assert_int_equal(qn_kv_pool_free_count(pool), free_count);
     assert_int_equal(qn_kv_pool_available(pool), available);
     assert_int_equal(qn_kv_pool_referenced(pool), BLOCKS - available);
+    assert_float_equal(qn_kv_pool_usage(pool), (double)(BLOCKS - available) / BLOCKS, 1e-9);
 }
 
 static void test_evicts_what_was_out_of_use_longest(void **state)
