@@ -4,11 +4,9 @@
 
 #include <string.h>
 
-#include "base/json_wide.h"
 #include "base/memory.h"
+#include "text/tool_arguments.h"
 #include "text/tool_json.h"
-
-enum { HELD_MAX_BYTES = 16 << 20 };
 
 const char *const qn_call_markup_text[QN_MARKUP_COUNT] = {"<tool_call>", "</tool_call>", "<arg_key>",
                                                           "</arg_key>",  "<arg_value>",  "</arg_value>"};
@@ -20,32 +18,29 @@ typedef enum place {
     BETWEEN,   /* held: text that is a key if </arg_key> follows */
     KEY,       /* held: the key */
     AFTER_KEY, /* white space before <arg_value> */
-    VALUE,     /* held: of a value that is not decided */
+    VALUE,     /* its text goes to the arguments */
     CLOSING    /* a </tool_call> came within a value; quoted: it, and white space behind it */
 } place;
-
-/* What becomes of the value that comes. */
-typedef enum fate {
-    DROPPED,   /* no key, or one that has its value */
-    UNDECIDED, /* string or JSON: held */
-    STREAMED   /* a string: told as it comes */
-} fate;
 
 struct qn_tool_calls {
     const qn_tool_list *tools;
     qn_output_events *events;
     place place;
-    size_t next;         /* number of the next call */
-    const qn_tool *tool; /* of this call; NULL: not declared */
-    bool has_arguments;  /* the first key is told */
-    json_t *keys;        /* object: those of this call that have a value */
-    qn_buffer held, key, quoted, refused;
-    qn_buffer scratch; /* JSON on its way to the events */
-    fate fate;
-    bool value_begun; /* some text of the value has come */
-    bool value_solid; /* some that is not white space */
-    const qn_argument_type *type;
+    size_t next;                  /* number of the next call */
+    qn_tool_arguments *arguments; /* of this call */
+    qn_buffer held, quoted, refused;
 };
+
+void qn_tool_calls_free(qn_tool_calls *calls)
+{
+    if (calls != NULL) {
+        qn_tool_arguments_free(calls->arguments);
+        qn_buffer_free(&calls->held);
+        qn_buffer_free(&calls->quoted);
+        qn_buffer_free(&calls->refused);
+        qn_free(calls);
+    }
+}
 
 qn_status qn_tool_calls_new(const qn_tool_list *tools, qn_output_events *events, qn_tool_calls **out, qn_error *err)
 {
@@ -55,22 +50,14 @@ qn_status qn_tool_calls_new(const qn_tool_list *tools, qn_output_events *events,
     }
     calls->tools = tools;
     calls->events = events;
-    calls->held.limit = calls->key.limit = calls->quoted.limit = HELD_MAX_BYTES;
+    calls->held.limit = calls->quoted.limit = QN_TOOL_HELD_MAX_BYTES;
+    qn_status status = qn_tool_arguments_new(events, &calls->arguments, err);
+    if (status != QN_OK) {
+        qn_tool_calls_free(calls);
+        return status;
+    }
     *out = calls;
     return QN_OK;
-}
-
-void qn_tool_calls_free(qn_tool_calls *calls)
-{
-    if (calls != NULL) {
-        json_decref(calls->keys);
-        qn_buffer_free(&calls->held);
-        qn_buffer_free(&calls->key);
-        qn_buffer_free(&calls->quoted);
-        qn_buffer_free(&calls->refused);
-        qn_buffer_free(&calls->scratch);
-        qn_free(calls);
-    }
 }
 
 bool qn_tool_calls_inside(const qn_tool_calls *calls)
@@ -90,9 +77,10 @@ void qn_tool_calls_clear_refused(qn_tool_calls *calls)
 
 static qn_status check(const qn_tool_calls *calls, qn_error *err)
 {
-    bool failed = calls->held.failed || calls->key.failed || calls->quoted.failed || calls->refused.failed ||
-                  calls->scratch.failed || qn_output_events_failed(calls->events);
-    return failed ? qn_fail_memory(err, "tool call", calls->held.size + calls->quoted.size) : QN_OK;
+    bool failed = calls->held.failed || calls->quoted.failed || calls->refused.failed ||
+                  qn_tool_arguments_failed(calls->arguments) || qn_output_events_failed(calls->events);
+    size_t held_bytes = calls->held.size + calls->quoted.size + qn_tool_arguments_held_bytes(calls->arguments);
+    return failed ? qn_fail_memory(err, "tool call", held_bytes) : QN_OK;
 }
 
 static void tell(qn_tool_calls *calls, qn_output_kind kind, const char *text, size_t bytes)
@@ -100,144 +88,29 @@ static void tell(qn_tool_calls *calls, qn_output_kind kind, const char *text, si
     qn_output_events_add(calls->events, kind, calls->next, text, bytes);
 }
 
-/* Tells what scratch has. */
-static void tell_arguments(qn_tool_calls *calls)
-{
-    tell(calls, QN_OUTPUT_ARGUMENTS, qn_buffer_string(&calls->scratch), calls->scratch.size);
-    if (!calls->scratch.failed) {
-        qn_buffer_clear(&calls->scratch);
-    }
-}
-
-/* ---- values ---- */
-
-/* The key and what stands before its value. */
-static qn_status open_value(qn_tool_calls *calls, qn_error *err)
-{
-    qn_buffer_text(&calls->scratch, calls->has_arguments ? ", " : "{");
-    qn_buffer_json_string(&calls->scratch, qn_buffer_string(&calls->key), calls->key.size);
-    qn_buffer_text(&calls->scratch, ": ");
-    calls->has_arguments = true;
-    if (json_object_setn_new_nocheck(calls->keys, qn_buffer_string(&calls->key), calls->key.size, json_true()) != 0) {
-        return qn_fail_memory(err, "tool call", calls->key.size);
-    }
-    return QN_OK;
-}
-
-/* From now on the value is a string, with what is held of it. */
-static qn_status stream_value(qn_tool_calls *calls, qn_error *err)
-{
-    qn_status status = open_value(calls, err);
-    if (status == QN_OK) {
-        calls->fate = STREAMED;
-        qn_buffer_char(&calls->scratch, '"');
-        qn_buffer_json_text(&calls->scratch, qn_buffer_string(&calls->held), calls->held.size);
-        qn_buffer_clear(&calls->held);
-        tell_arguments(calls);
-    }
-    return status;
-}
-
-static qn_status begin_value(qn_tool_calls *calls, qn_error *err)
-{
-    const char *key = qn_buffer_string(&calls->key);
-    size_t bytes = calls->key.size;
-    calls->place = VALUE;
-    calls->value_begun = calls->value_solid = false;
-    qn_buffer_clear(&calls->held);
-    calls->type = qn_tool_argument_type(calls->tool, key, bytes);
-    if (bytes == 0 || json_object_getn(calls->keys, key, bytes) != NULL) {
-        calls->fate = DROPPED;
-        return QN_OK;
-    }
-    calls->fate = UNDECIDED;
-    return calls->type != NULL && calls->type->kind == QN_ARGUMENT_STRING ? stream_value(calls, err) : QN_OK;
-}
-
-/* Can what is held of a value, which ends with this text, still become JSON that counts? */
-static bool may_be_json(qn_tool_calls *calls, const char *text, size_t bytes)
-{
-    size_t held = calls->held.size;
-    bool first = !calls->value_solid;
-    calls->value_solid = calls->value_solid || qn_tool_json_trim_start(text, bytes).bytes > 0;
-    switch (calls->type != NULL ? calls->type->kind : QN_ARGUMENT_JSON) {
-    case QN_ARGUMENT_STRING:
-        return false;
-    case QN_ARGUMENT_STRING_OR_NULL:
-        return held <= 4 && memcmp(qn_buffer_string(&calls->held), "null", held) == 0;
-    case QN_ARGUMENT_LISTED:
-        break;
-    case QN_ARGUMENT_JSON:
-        return !first || qn_tool_json_may_begin(text, bytes);
-    }
-    return true;
-}
-
-static qn_status take_value_text(qn_tool_calls *calls, const char *text, size_t bytes, qn_error *err)
-{
-    calls->value_begun = true;
-    if (calls->fate == STREAMED) {
-        qn_buffer_json_text(&calls->scratch, text, bytes);
-        tell_arguments(calls);
-    } else if (calls->fate == UNDECIDED) {
-        qn_buffer_append(&calls->held, text, bytes);
-        if (!calls->held.failed && !may_be_json(calls, text, bytes)) {
-            return stream_value(calls, err);
-        }
-    }
-    return QN_OK;
-}
-
-static qn_status end_value(qn_tool_calls *calls, qn_error *err)
-{
-    qn_status status = QN_OK;
-    bool json = false;
-    calls->place = BETWEEN;
-    if (calls->fate == UNDECIDED) {
-        status = qn_argument_is_json(calls->type, qn_buffer_string(&calls->held), calls->held.size, &json, err);
-        if (status == QN_OK && json) {
-            status = open_value(calls, err);
-            qn_tool_text value = qn_tool_json_trim(qn_buffer_string(&calls->held), calls->held.size);
-            qn_buffer_append(&calls->scratch, value.text, value.bytes);
-            tell_arguments(calls);
-        } else if (status == QN_OK) {
-            status = stream_value(calls, err);
-        }
-    }
-    if (calls->fate == STREAMED && status == QN_OK) {
-        tell(calls, QN_OUTPUT_ARGUMENTS, "\"", 1);
-    }
-    qn_buffer_clear(&calls->held);
-    return status;
-}
-
 /* ---- calls ---- */
 
 static qn_status begin_call(qn_tool_calls *calls, const char *name, size_t bytes, qn_error *err)
 {
-    calls->tool = qn_tool_list_find(calls->tools, name, bytes);
-    calls->has_arguments = false;
-    json_decref(calls->keys);
-    calls->keys = json_object();
-    if (calls->keys == NULL) {
-        return qn_fail_memory(err, "tool call", bytes);
+    const qn_tool *tool = qn_tool_list_find(calls->tools, name, bytes);
+    qn_status status = qn_tool_arguments_begin(calls->arguments, calls->next, tool, err);
+    if (status == QN_OK) {
+        tell(calls, QN_OUTPUT_CALL, name, bytes);
+        calls->place = BETWEEN;
     }
-    tell(calls, QN_OUTPUT_CALL, name, bytes);
-    calls->place = BETWEEN;
-    return QN_OK;
+    return status;
 }
 
 static void leave(qn_tool_calls *calls)
 {
     calls->place = OUTSIDE;
     qn_buffer_clear(&calls->held);
-    qn_buffer_clear(&calls->key);
     qn_buffer_clear(&calls->quoted);
 }
 
-static void end_call(qn_tool_calls *calls, const char *last)
+/* All of its arguments are told. */
+static void end_call(qn_tool_calls *calls)
 {
-    tell(calls, QN_OUTPUT_ARGUMENTS, last, strlen(last));
     tell(calls, QN_OUTPUT_CALL_END, "", 0);
     calls->next++;
     leave(calls);
@@ -249,7 +122,7 @@ static qn_status tell_whole_call(qn_tool_calls *calls, qn_tool_text name, qn_too
     qn_status status = begin_call(calls, name.text, name.bytes, err);
     if (status == QN_OK) {
         tell(calls, QN_OUTPUT_ARGUMENTS, arguments.text, arguments.bytes);
-        end_call(calls, "");
+        end_call(calls);
     }
     return status;
 }
@@ -262,7 +135,8 @@ static qn_status end_in_name(qn_tool_calls *calls, qn_error *err)
     if (name.bytes == all.bytes && all.bytes > 0 && *all.text != '{') {
         qn_status status = begin_call(calls, all.text, all.bytes, err);
         if (status == QN_OK) {
-            end_call(calls, "{}");
+            qn_tool_arguments_end(calls->arguments);
+            end_call(calls);
         }
         return status;
     }
@@ -323,20 +197,30 @@ static qn_status split_name(qn_tool_calls *calls, qn_error *err)
     qn_status status = begin_call(calls, name.text, name.bytes, err);
     qn_tool_text key = qn_tool_json_trim(name.text + name.bytes,
                                          all.bytes - (size_t)(name.text - all.text) - name.bytes);
-    qn_buffer_clear(&calls->key);
-    qn_buffer_append(&calls->key, key.text, key.bytes);
+    qn_tool_arguments_set_key(calls->arguments, key.text, key.bytes);
     calls->place = AFTER_KEY;
     return status;
 }
 
 /* ---- what comes ---- */
 
+static qn_status begin_value(qn_tool_calls *calls, qn_error *err)
+{
+    calls->place = VALUE;
+    return qn_tool_arguments_begin_value(calls->arguments, err);
+}
+
+static qn_status end_value(qn_tool_calls *calls, qn_error *err)
+{
+    calls->place = BETWEEN;
+    return qn_tool_arguments_end_value(calls->arguments, err);
+}
+
 /* The held text is the key. */
 static void end_key(qn_tool_calls *calls)
 {
     qn_tool_text key = qn_tool_json_trim(qn_buffer_string(&calls->held), calls->held.size);
-    qn_buffer_clear(&calls->key);
-    qn_buffer_append(&calls->key, key.text, key.bytes);
+    qn_tool_arguments_set_key(calls->arguments, key.text, key.bytes);
     qn_buffer_clear(&calls->held);
     calls->place = AFTER_KEY;
 }
@@ -345,14 +229,15 @@ static void end_key(qn_tool_calls *calls)
 static qn_status quote(qn_tool_calls *calls, qn_call_markup markup, qn_error *err)
 {
     const char *text = qn_call_markup_text[markup];
-    return take_value_text(calls, text, strlen(text), err);
+    return qn_tool_arguments_text(calls->arguments, text, strlen(text), err);
 }
 
 /* The </tool_call> that a value may have quoted was a quote. */
 static qn_status return_to_value(qn_tool_calls *calls, qn_error *err)
 {
     calls->place = VALUE;
-    qn_status status = take_value_text(calls, qn_buffer_string(&calls->quoted), calls->quoted.size, err);
+    qn_status status = qn_tool_arguments_text(calls->arguments, qn_buffer_string(&calls->quoted), calls->quoted.size,
+                                              err);
     qn_buffer_clear(&calls->quoted);
     return status;
 }
@@ -366,7 +251,7 @@ static qn_status markup_in_value(qn_tool_calls *calls, qn_call_markup markup, qn
         qn_buffer_text(&calls->quoted, qn_call_markup_text[markup]);
         break;
     case QN_MARKUP_VALUE_BEGIN:
-        return calls->value_begun ? quote(calls, markup, err) : QN_OK;
+        return qn_tool_arguments_has_text(calls->arguments) ? quote(calls, markup, err) : QN_OK;
     case QN_MARKUP_KEY_END:
         return quote(calls, markup, err);
     case QN_MARKUP_KEY_BEGIN:
@@ -410,7 +295,8 @@ static qn_status markup_in_arguments(qn_tool_calls *calls, qn_call_markup markup
         calls->place = BETWEEN;
         break;
     case QN_MARKUP_CALL_END:
-        end_call(calls, calls->has_arguments ? "}" : "{}");
+        qn_tool_arguments_end(calls->arguments);
+        end_call(calls);
         break;
     case QN_MARKUP_CALL_BEGIN:
     case QN_MARKUP_COUNT:
@@ -455,7 +341,8 @@ static qn_status complete(qn_tool_calls *calls, qn_error *err)
     }
     qn_status status = calls->place == VALUE || calls->place == CLOSING ? end_value(calls, err) : QN_OK;
     if (status == QN_OK) {
-        end_call(calls, calls->has_arguments ? "}" : "{}");
+        qn_tool_arguments_end(calls->arguments);
+        end_call(calls);
     }
     return status;
 }
@@ -520,14 +407,14 @@ static qn_status take_text(qn_tool_calls *calls, const char *text, size_t bytes,
     case AFTER_KEY:
         if (solid.bytes > 0) {
             status = begin_value(calls, err);
-            return status == QN_OK ? take_value_text(calls, solid.text, solid.bytes, err) : status;
+            return status == QN_OK ? qn_tool_arguments_text(calls->arguments, solid.text, solid.bytes, err) : status;
         }
         break;
     case CLOSING:
         qn_buffer_append(&calls->quoted, text, bytes);
         return solid.bytes > 0 && !calls->quoted.failed ? return_to_value(calls, err) : QN_OK;
     case VALUE:
-        return take_value_text(calls, text, bytes, err);
+        return qn_tool_arguments_text(calls->arguments, text, bytes, err);
     case OUTSIDE:
     case NAMELESS:
         break;
@@ -547,7 +434,7 @@ qn_status qn_tool_calls_think(qn_tool_calls *calls, const char *text, qn_error *
     if (calls->place == CLOSING) {
         status = complete(calls, err);
     } else if (calls->place == VALUE) {
-        status = take_value_text(calls, text, strlen(text), err);
+        status = qn_tool_arguments_text(calls->arguments, text, strlen(text), err);
     }
     return status == QN_OK ? check(calls, err) : status;
 }

@@ -60,7 +60,7 @@ qn_status qn_tool_calls_think(qn_tool_calls *calls, const char *text, qn_error *
 /* The end of the answer inside of a call. `cut`: by a limit, so that the call stays as far as it came; else it ends. */
 qn_status qn_tool_calls_finish(qn_tool_calls *calls, bool cut, qn_error *err);
 
-/* Text inside of the last call that turned out to be none, since qn_tool_calls_take_refused; it is content. */
+/* Text inside of the last call that turned out to be none, since qn_tool_calls_clear_refused; it is content. */
 const qn_buffer *qn_tool_calls_refused(const qn_tool_calls *calls);
 void qn_tool_calls_clear_refused(qn_tool_calls *calls);
 
