@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/json.h"
 #include "text/bpe.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer.h"
@@ -21,5 +22,9 @@ struct qn_tokenizer {
     qn_added_set normalized; /* those found in the text once normalized, by their normalized content */
     uint8_t *kinds;          /* QN_TOKEN_* of each id */
 };
+
+/* Makes the added tokens of a tokenizer whose vocabulary and normalizer are there, and with them its kinds. list: the
+ * array of a tokenizer.json; NULL: none. QN_BAD_INPUT: an entry is not right; QN_RESOURCE: no memory. */
+qn_status qn_tokenizer_load_added(qn_tokenizer *tokenizer, const json_t *list, qn_error *err);
 
 #endif
