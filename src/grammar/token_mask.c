@@ -86,6 +86,14 @@ void qn_mask_cache_free(qn_mask_cache *c)
     qn_free(c);
 }
 
+size_t qn_mask_cache_bytes(qn_mask_cache *c)
+{
+    pthread_mutex_lock(&c->lock);
+    size_t bytes = c->table.bytes;
+    pthread_mutex_unlock(&c->lock);
+    return bytes;
+}
+
 static void allow_tokens(const qn_vocabulary_trie *trie, size_t node, uint64_t *mask)
 {
     for (uint32_t i = trie->nodes[node].first_token; i < trie->nodes[node + 1].first_token; i++)

@@ -25,6 +25,9 @@ qn_status qn_mask_cache_new(const qn_grammar *grammar, const qn_vocabulary_trie 
                             qn_error *err);
 void qn_mask_cache_free(qn_mask_cache *cache);
 
+/* What it keeps at present, in bytes, about; at most 64 MiB. */
+size_t qn_mask_cache_bytes(qn_mask_cache *cache);
+
 /* Sets bit t % 64 of allowed[t / 64] for each token that may come next; the words come zeroed. The end of the answer is
  * the caller's matter (qn_matcher_can_end). QN_RESOURCE. */
 qn_status qn_mask_fill(qn_mask_cache *cache, const qn_matcher *matcher, uint64_t *allowed, qn_error *err);

@@ -188,6 +188,7 @@ static void free_server(qn_server *server)
     for (size_t i = 0; i < server->reported_count; i++) {
         qn_free(server->reported[i]);
     }
+    qn_grammar_cache_free(server->grammars);
     qn_vocabulary_trie_free(server->trie);
     qn_budget_destroy(&server->body_memory);
     pthread_mutex_destroy(&server->mutex);
@@ -221,6 +222,9 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .tls = options->tls,
     };
     qn_status status = qn_tokenizer_trie(qn_engine_tokenizer(engine), &server->trie, err);
+    if (status == QN_OK) {
+        status = qn_grammar_cache_new(qn_engine_tokenizer(engine), server->trie, &server->grammars, err);
+    }
     server->call_line_breaks = qn_tool_choice_line_breaks(engine);
     if (status == QN_OK) {
         status = qn_http_start(&http, socket, &server->http, err);

@@ -7,9 +7,9 @@
 
 #include "server/api_error.h"
 #include "server/budget.h"
+#include "server/grammar_cache.h"
 #include "server/request_fields.h"
 #include "server/server.h"
-#include "text/answer_grammar.h"
 
 enum { QN_SERVER_REPORTED_MAX = 64 };
 
@@ -17,7 +17,8 @@ struct qn_server {
     qn_server_options options;
     qn_engine *engine;
     qn_vocabulary_trie *trie; /* of the tokenizer */
-    bool call_line_breaks;    /* the chat template shows tool calls as GLM-4.5's does */
+    qn_grammar_cache *grammars;
+    bool call_line_breaks; /* the chat template shows tool calls as GLM-4.5's does */
     qn_http *http;
     int64_t started_s;
     pthread_mutex_t mutex; /* of what follows */

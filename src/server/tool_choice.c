@@ -86,8 +86,7 @@ qn_status qn_tool_choice_grammar(const qn_server *server, const qn_tool_choice *
                                  .min = 1,
                                  .max = choice->several ? QN_UNBOUNDED : 1,
                                  .line_breaks = server->call_line_breaks};
-    return qn_answer_grammar_new(qn_engine_tokenizer(server->engine), server->trie, format, place_of(choice), &rules,
-                                 out, err);
+    return qn_grammar_cache_get(server->grammars, format, place_of(choice), &rules, out, err);
 }
 
 /* A conversation with a call, rendered. Templates that know no calls have no line breaks. */

@@ -1,9 +1,9 @@
 /* Which tools a request declares and what it wants of them, whichever API it speaks; and the grammar that its answer is
  * held to by that and by the form it asks for.
  *
- * With tools, an answer is text and then calls, if any: each of a tool that may be called, in the model's own format, so
- * that no markup ever is where it does not belong. Its arguments keep to the tool's schema where a call is demanded and
- * where the tool is strict; else their keys and texts are the model's. */
+ * With tools, an answer is text and then calls, if any: each of a tool that may be called, in the model's own format,
+ * so that no markup ever is where it does not belong. Its arguments keep to the tool's schema where a call is demanded
+ * and where the tool is strict; else their keys and texts are the model's. */
 #ifndef QN_SERVER_TOOL_CHOICE_H
 #define QN_SERVER_TOOL_CHOICE_H
 
