@@ -421,7 +421,8 @@ static qn_status open_tool(text_tool *tool, const text_verb *verb, qn_error *err
                                                   : "--template: has no use here: leave it out");
     }
     if (!verb->needs_grammar && qn_text_match_is_set(&tool->match)) {
-        return qn_fail(err, QN_USAGE, "text %s: --regex, --gbnf, --lark and --choice: only for match: leave them out",
+        return qn_fail(err, QN_USAGE,
+                       "text %s: --schema, --regex, --gbnf, --lark and --choice: only for match: leave them out",
                        verb->name);
     }
     qn_status status = check_flags(tool, verb, err);
@@ -457,6 +458,11 @@ static int run_text(int argc, char **argv)
          .value = &tool.template_path,
          .value_name = "FILE",
          .help = "render: the chat template"},
+        {.name = "schema",
+         .kind = QN_OPTION_STRING,
+         .value = &tool.match.schema_path,
+         .value_name = "FILE",
+         .help = "match: a JSON Schema; the text is JSON"},
         {.name = "regex",
          .kind = QN_OPTION_STRING,
          .value = &tool.match.regex,

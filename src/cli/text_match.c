@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "grammar/choice.h"
 #include "grammar/gbnf.h"
+#include "grammar/json_schema.h"
 #include "grammar/lark.h"
 #include "grammar/matcher.h"
 #include "grammar/regex.h"
@@ -16,7 +17,7 @@ enum { FILE_MAX_BYTES = 16 << 20 };
 static size_t count_sources(const qn_text_match *match)
 {
     return (size_t)(match->regex != NULL) + (match->gbnf_path != NULL) + (match->lark_path != NULL) +
-           (match->choice_path != NULL);
+           (match->choice_path != NULL) + (match->schema_path != NULL);
 }
 
 bool qn_text_match_is_set(const qn_text_match *match)
@@ -86,6 +87,19 @@ static qn_status read_choice(qn_grammar_builder *b, const char *path, qn_expr *o
     return status;
 }
 
+static qn_status read_schema(qn_grammar_builder *b, const char *path, qn_expr *out, qn_error *err)
+{
+    const qn_schema_options options = {.any_whitespace = true};
+    json_t *schema = NULL;
+    qn_status status = qn_json_parse_file(path, FILE_MAX_BYTES, &schema, err);
+    if (status == QN_OK) {
+        status = qn_json_schema_expr(b, schema, schema, QN_SCHEMA_JSON, &options, "schema", out, err);
+        status = blame_file(path, status, err);
+    }
+    json_decref(schema);
+    return status;
+}
+
 static qn_status compile(qn_text_match *match, qn_grammar_builder *b, qn_error *err)
 {
     qn_expr root = 0;
@@ -99,6 +113,9 @@ static qn_status compile(qn_text_match *match, qn_grammar_builder *b, qn_error *
     } else if (match->lark_path != NULL) {
         path = match->lark_path;
         status = read_grammar(b, path, qn_lark_expr, &root, err);
+    } else if (match->schema_path != NULL) {
+        path = match->schema_path;
+        status = read_schema(b, path, &root, err);
     } else {
         path = match->choice_path;
         status = read_choice(b, path, &root, err);
@@ -113,7 +130,7 @@ static qn_status compile(qn_text_match *match, qn_grammar_builder *b, qn_error *
 qn_status qn_text_match_open(qn_text_match *match, qn_error *err)
 {
     if (count_sources(match) != 1) {
-        return qn_fail(err, QN_USAGE, "text match: %s: give one of --regex, --gbnf, --lark and --choice",
+        return qn_fail(err, QN_USAGE, "text match: %s: give one of --schema, --regex, --gbnf, --lark and --choice",
                        qn_text_match_is_set(match) ? "several grammars" : "no grammar");
     }
     qn_grammar_builder *b = NULL;

@@ -12,6 +12,7 @@
 typedef struct qn_text_match {
     const char *regex;                               /* itself */
     const char *gbnf_path, *lark_path, *choice_path; /* files; of a choice: a JSON array of strings */
+    const char *schema_path;                         /* a file: a JSON Schema of the text */
     qn_grammar *grammar;
 } qn_text_match;
 

@@ -40,6 +40,21 @@ def test_cases(run_quern, shared, tmp_path):
             assert answer["match"] is False and 0 <= answer["byte"] <= len(text.encode()), case
 
 
+def test_schema(run_quern, tmp_path):
+    path = tmp_path / "schema.json"
+    schema = {"type": "object", "properties": {"id": {"type": "string", "pattern": "^[a-z]{2}\\d$"}, "n": {"type": "integer"}},
+              "required": ["id"], "additionalProperties": False}
+    path.write_text(json.dumps(schema))
+    texts = ['{"id": "ab1"}', '{ "n":7,"id":"ab1" }', '{"n": 7}', '{"id": "ab"}', '{"id": "ab1", "x": 1}']
+    answers = match(run_quern, texts, "--schema", path)
+    assert answers[:2] == [True, True]
+    assert all(answer["match"] is False for answer in answers[2:])
+    assert answers[3]["byte"] == len('{"id": "ab')
+    path.write_text('{"properties": {"a": {"pattern": "(?=a)"}}}')
+    done = run_quern("text", "match", "x", "--schema", path)
+    assert done.returncode == 3 and b"schema.json: schema: /properties/a" in done.stderr
+
+
 def test_where_a_text_fails(run_quern):
     answers = match(run_quern, ["é12", "é1x", "é1", "x", "", "é123"], "--regex", "é[0-9]{2}")
     assert answers[0] is True
@@ -89,6 +104,7 @@ def test_usage(run_quern, tiny, tmp_path):
         (["match", "--regex", "a", "--tokenizer", tiny], "--tokenizer: has no use"),
         (["match", "--regex", "a", "--stream"], "only for decode"),
         (["match", "x", "--regex", "a", "--jsonl"], "--jsonl reads stdin"),
+        (["match", "--regex", "a", "--schema", "b"], "several grammars"),
         (["encode", "--tokenizer", tiny, "--regex", "a"], "only for match"),
     ]:
         done = run_quern("text", *arguments)
