@@ -1,12 +1,10 @@
-/* utf8proc answers for one character at a time; a parse needs sets. So all characters are walked once, and runs of the
- * same category and groups of the same letter are kept. */
+/* Categories come as runs in the order of the characters, letters that differ by case as rings: see property_tables.h.
+ */
 #include "grammar/char_property.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
-#include "base/memory.h"
+#include "grammar/property_tables.h"
 
 /* ---- categories ---- */
 
@@ -60,33 +58,6 @@ static const category_name category_names[] = {
 };
 enum { CATEGORY_NAMES = sizeof category_names / sizeof category_names[0] };
 
-/* Runs in the tables of Unicode 14 are some 3,300; the bound only keeps the walk's array in hand. */
-static bool gather_runs(qn_char_properties *p)
-{
-    size_t count = 0, capacity = 0;
-    qn_category_run *runs = NULL;
-    for (uint32_t code = 0; code <= QN_CHAR_MAX; code++) {
-        const char *category = utf8proc_category_string((utf8proc_int32_t)code);
-        if (count > 0 && memcmp(runs[count - 1].category, category, 2) == 0) {
-            runs[count - 1].last = code;
-            continue;
-        }
-        if (count == capacity) {
-            capacity = capacity > 0 ? capacity * 2 : 4096;
-            qn_category_run *grown = qn_realloc(runs, capacity, sizeof *runs);
-            if (grown == NULL) {
-                qn_free(runs);
-                return false;
-            }
-            runs = grown;
-        }
-        runs[count++] = (qn_category_run){code, code, {category[0], category[1]}};
-    }
-    p->runs = runs;
-    p->run_count = count;
-    return true;
-}
-
 static bool is_in_category(const qn_category_run *run, const char *category)
 {
     if (strcmp(category, "LC") == 0) {
@@ -95,15 +66,16 @@ static bool is_in_category(const qn_category_run *run, const char *category)
     return run->category[0] == category[0] && (category[1] == '\0' || run->category[1] == category[1]);
 }
 
-static void add_category(qn_char_properties *p, const char *category, qn_char_set *set)
+static void add_category(const char *category, qn_char_set *set)
 {
-    if (p->runs == NULL && !gather_runs(p)) {
-        set->failed = true;
-        return;
-    }
-    for (size_t i = 0; i < p->run_count; i++) {
-        if (is_in_category(&p->runs[i], category)) {
-            qn_char_set_add(set, p->runs[i].first, p->runs[i].last);
+    for (size_t i = 0; i < qn_category_run_count; i++) {
+        uint32_t first = qn_category_runs[i].first;
+        while (i < qn_category_run_count && is_in_category(&qn_category_runs[i], category)) {
+            i++;
+        }
+        uint32_t end = i < qn_category_run_count ? qn_category_runs[i].first : QN_CHAR_MAX + 1;
+        if (end > first) {
+            qn_char_set_add(set, first, end - 1);
         }
     }
 }
@@ -132,7 +104,7 @@ static void add_spaces(qn_char_set *set)
     qn_char_set_add_ranges(set, spaces, sizeof spaces / sizeof spaces[0]);
 }
 
-bool qn_char_property_add(qn_char_properties *properties, const char *name, size_t bytes, qn_char_set *set)
+bool qn_char_property_add(const char *name, size_t bytes, qn_char_set *set)
 {
     const char *const before[] = {"gc=", "General_Category="};
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
@@ -140,7 +112,7 @@ bool qn_char_property_add(qn_char_properties *properties, const char *name, size
         if (bytes > skip && memcmp(name, before[i], skip) == 0) {
             const char *category = find_category(name + skip, bytes - skip);
             if (category != NULL) {
-                add_category(properties, category, set);
+                add_category(category, set);
             }
             return category != NULL;
         }
@@ -156,7 +128,7 @@ bool qn_char_property_add(qn_char_properties *properties, const char *name, size
         qn_char_set_add(set, 0x85, 0x85);
     } else if (same(name, bytes, "Assigned")) {
         qn_char_set rest = {0};
-        add_category(properties, "Cn", &rest);
+        add_category("Cn", &rest);
         qn_char_set_complement(&rest);
         qn_char_set_add_ranges(set, rest.ranges, rest.count);
         set->failed = set->failed || rest.failed;
@@ -166,7 +138,7 @@ bool qn_char_property_add(qn_char_properties *properties, const char *name, size
         if (category == NULL) {
             return false;
         }
-        add_category(properties, category, set);
+        add_category(category, set);
     }
     return true;
 }
@@ -189,43 +161,37 @@ void qn_char_set_add_space(qn_char_set *set)
 
 /* ---- case ---- */
 
-static uint32_t fold_of(uint32_t code)
+/* The index of the first link whose character is `code` or behind it. */
+static size_t find_link(uint32_t code)
 {
-    utf8proc_int32_t upper = utf8proc_toupper((utf8proc_int32_t)code);
-    return (uint32_t)utf8proc_tolower(upper);
-}
-
-static int compare_pairs(const void *left, const void *right)
-{
-    const qn_case_pair *a = left, *b = right;
-    return a->fold != b->fold ? (a->fold > b->fold) - (a->fold < b->fold) : (a->code > b->code) - (a->code < b->code);
-}
-
-/* All whose fold is another character, and those folds. Letters with case end below U+1E944. */
-static bool gather_pairs(qn_char_properties *p)
-{
-    enum { LAST = 0x1E943, CAPACITY = 8192 };
-    qn_case_pair *pairs = qn_alloc(CAPACITY, sizeof *pairs);
-    size_t count = 0;
-    if (pairs == NULL) {
-        return false;
-    }
-    for (uint32_t code = 0x80; code <= LAST && count + 2 <= CAPACITY; code++) {
-        uint32_t fold = fold_of(code);
-        if (fold != code && fold >= 0x80) {
-            pairs[count++] = (qn_case_pair){fold, code};
-            pairs[count++] = (qn_case_pair){fold, fold};
+    size_t low = 0, high = qn_case_link_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (qn_case_links[middle].code < code) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
-    qsort(pairs, count, sizeof *pairs, compare_pairs);
-    p->pairs = pairs;
-    p->pair_count = count;
-    return true;
+    return low;
 }
 
-static void fold_ascii(qn_char_set *set)
+/* Adds the rings that begin in the range. */
+static void add_rings(qn_char_set *set, qn_char_range range)
 {
-    size_t count = set->count;
+    for (size_t i = find_link(range.first); i < qn_case_link_count && qn_case_links[i].code <= range.last; i++) {
+        const qn_case_link *link = &qn_case_links[i];
+        for (uint32_t next = link->next; next != link->code; next = qn_case_links[find_link(next)].next) {
+            if (next < range.first || next > range.last) {
+                qn_char_set_add(set, next, next);
+            }
+        }
+    }
+}
+
+/* Of the first `count` ranges. */
+static void fold_ascii(qn_char_set *set, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         qn_char_range range = set->ranges[i];
         for (uint32_t code = range.first; code <= range.last && code < 0x80; code++) {
@@ -237,32 +203,12 @@ static void fold_ascii(qn_char_set *set)
     }
 }
 
-void qn_char_set_fold(qn_char_properties *properties, qn_char_set *set)
+void qn_char_set_fold(qn_char_set *set)
 {
-    qn_char_properties *p = properties;
     size_t count = set->count;
-    if (count > 0 && set->ranges[count - 1].last >= 0x80) {
-        if (p->pairs == NULL && !gather_pairs(p)) {
-            set->failed = true;
-            return;
-        }
-        for (size_t start = 0, end = 0; start < p->pair_count; start = end) {
-            bool any = false;
-            for (end = start; end < p->pair_count && p->pairs[end].fold == p->pairs[start].fold; end++) {
-                any = any || qn_char_ranges_contain(set->ranges, count, p->pairs[end].code);
-            }
-            for (size_t i = start; i < end && any; i++) {
-                qn_char_set_add(set, p->pairs[i].code, p->pairs[i].code);
-            }
-        }
+    for (size_t i = 0; i < count; i++) {
+        add_rings(set, set->ranges[i]);
     }
-    fold_ascii(set);
+    fold_ascii(set, count);
     qn_char_set_normalize(set);
-}
-
-void qn_char_properties_free(qn_char_properties *properties)
-{
-    qn_free(properties->runs);
-    qn_free(properties->pairs);
-    *properties = (qn_char_properties){0};
 }

@@ -122,6 +122,17 @@ static qn_expr find_block(encoder *e, const block *wanted)
     return made->expr;
 }
 
+/* Sets the places, from base on, of the characters from low to high that are in the set; `range` is the first there. */
+static void mark_chars(const encoder *e, size_t range, uint32_t base, uint32_t low, uint32_t high, qn_expr *places)
+{
+    for (; range < e->count && e->ranges[range].first <= high; range++) {
+        uint32_t first = e->ranges[range].first > low ? e->ranges[range].first : low;
+        uint32_t last = e->ranges[range].last < high ? e->ranges[range].last : high;
+        for (uint32_t c = first; c <= last; c++)
+            places[c - base] = 1;
+    }
+}
+
 /* The characters from base of those in the set, by their last `level` bytes. Goes `level` deep, which is at most 3. */
 static qn_expr encode(encoder *e, uint32_t base, uint32_t level) // NOLINT(misc-no-recursion)
 {
@@ -134,15 +145,12 @@ static qn_expr encode(encoder *e, uint32_t base, uint32_t level) // NOLINT(misc-
     if (full && e->has_full[level])
         return e->full[level];
     block made = {.level = level};
-    uint32_t step = (uint32_t)1 << (6 * (level - 1));
-    for (uint32_t i = 0; i < 64; i++) {
-        uint32_t c = base + i * step;
-        if (level > 1) {
-            made.rests[i] = encode(e, c, level - 1);
-        } else if (c >= low && c <= high) {
-            range = find_range(e, c);
-            made.rests[i] = range < e->count && e->ranges[range].first <= c;
-        }
+    if (level > 1) {
+        uint32_t step = (uint32_t)1 << (6 * (level - 1));
+        for (uint32_t i = 0; i < 64; i++)
+            made.rests[i] = encode(e, base + i * step, level - 1);
+    } else {
+        mark_chars(e, range, base, low, high, made.rests);
     }
     qn_expr expr = find_block(e, &made);
     if (full) {

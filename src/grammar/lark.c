@@ -20,7 +20,6 @@ typedef struct reader {
     qn_alternatives alternatives;
     qn_buffer literal; /* UTF-8, after escapes */
     qn_char_set set;
-    qn_char_properties properties;
     bool ignores;     /* there may be a %ignore */
     qn_rule ignoring; /* then: the rule of what is ignored */
     bool in_terminal;
@@ -126,7 +125,7 @@ static bool folded_literal(reader *r, qn_expr *out)
         length = qn_utf8_decode(text + at, r->literal.size - at, &code);
         r->set.count = 0;
         qn_char_set_add(&r->set, code, code);
-        qn_char_set_fold(&r->properties, &r->set);
+        qn_char_set_fold(&r->set);
         qn_expr_list_add(&r->exprs, qn_expr_chars(r->b, r->set.ranges, r->set.count));
     }
     *out = qn_expr_list_concat(&r->exprs, base, r->b);
@@ -642,6 +641,5 @@ qn_status qn_lark_expr(qn_grammar_builder *b, const char *text, size_t bytes, qn
     qn_expr_list_free(&r.alternatives.recursive);
     qn_buffer_free(&r.literal);
     qn_char_set_free(&r.set);
-    qn_char_properties_free(&r.properties);
     return status;
 }

@@ -258,7 +258,6 @@ static qn_status parse_and_build(builder *w, bool search, qn_expr *out, qn_error
     qn_buffer_free(&w->run);
     qn_free(p->stack);
     qn_char_set_free(&p->set);
-    qn_char_properties_free(&p->properties);
     qn_arena_free(p->arena);
     return status;
 }

@@ -9,7 +9,7 @@ static qn_regex_node *take_set(qn_regex_parser *p, size_t at, bool negated)
 {
     qn_char_set_normalize(&p->set);
     if (p->flags & QN_REGEX_IGNORE_CASE) {
-        qn_char_set_fold(&p->properties, &p->set);
+        qn_char_set_fold(&p->set);
     }
     if (negated) {
         qn_char_set_complement(&p->set);
@@ -150,7 +150,7 @@ static bool add_property(qn_regex_parser *p, size_t start, bool negated, qn_char
         return false;
     }
     qn_char_set set = {0};
-    bool known = qn_char_property_add(&p->properties, name, bytes, &set);
+    bool known = qn_char_property_add(name, bytes, &set);
     if (!known) {
         qn_regex_refuse(p, start,
                         "\\p{%.*s}: unknown property: there are general categories, Any, ASCII and White_Space",

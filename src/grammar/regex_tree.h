@@ -39,7 +39,6 @@ typedef struct qn_regex_parser {
     bool refuse_anchors;
     unsigned depth;
     qn_arena *arena; /* of nodes and ranges */
-    qn_char_properties properties;
     qn_char_set set; /* scratch: the class being read */
     qn_regex_node **stack;
     size_t stack_count, stack_capacity;

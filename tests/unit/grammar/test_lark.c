@@ -150,6 +150,24 @@ static void test_bounds(void **state)
     qn_buffer_free(&text);
 }
 
+/* What is known of all characters must not be gathered for each regex: this would take minutes. */
+static void test_many_properties(void **state)
+{
+    (void)state;
+    qn_buffer text = {0};
+    qn_buffer_text(&text, "start: /x/ [");
+    for (size_t i = 0; i < 15000; i++) {
+        qn_buffer_text(&text, " /\\p{Zl}/i");
+    }
+    qn_buffer_text(&text, "] | \"");
+    for (size_t i = 0; i < 10000; i++) {
+        qn_buffer_text(&text, "\u00E9");
+    }
+    qn_buffer_text(&text, "\"i\n");
+    check(qn_buffer_string(&text), (texts){"x", NULL}, (texts){"\u00E9", NULL});
+    qn_buffer_free(&text);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -160,9 +178,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules),     cmocka_unit_test(test_terminals), cmocka_unit_test(test_imports),
-        cmocka_unit_test(test_ignore),    cmocka_unit_test(test_errors),    cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_rules),           cmocka_unit_test(test_terminals), cmocka_unit_test(test_imports),
+        cmocka_unit_test(test_ignore),          cmocka_unit_test(test_errors),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_many_properties), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
