@@ -187,7 +187,7 @@ def test_a_tool_loop_ends_in_an_answer(server):
 
 
 BAD = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
-    "a": {"contentSchema": {}, "not": {"pattern": "x"}}}}}}
+    "a": {"type": "string", "minLength": 5, "maxLength": 2}}, "required": ["a"]}}}
 
 
 @pytest.mark.parametrize("param, fields", [
