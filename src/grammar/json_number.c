@@ -320,7 +320,7 @@ static qn_expr mantissas(const magnitudes *m, bool low, bool high, int exponent)
 
 static qn_expr scientific(const magnitudes *m)
 {
-    enum { LEAST = -999, MOST = 999 };
+    enum { LEAST = -300, MOST = 300 }; /* so that a double can tell it from zero and infinity */
     bool low = m->low.count > 0;
     int from = low ? m->low.point - 1 : LEAST, to = m->bounded ? m->high.point - 1 : MOST;
     if (m->bounded && m->high.count == 0)

@@ -69,7 +69,9 @@ static void take_bound(numbers *n, const qn_number_bound *bound, unsigned order,
 static qn_number_form form_of(const shape *s)
 {
     size_t remainders = 1, least = 1;
-    qn_number_form form = {.integers = s->types & TYPE_INTEGER, .fractions = s->types & TYPE_FRACTION};
+    qn_number_form form = {.integers = s->types & TYPE_INTEGER,
+                           .fractions = s->types & TYPE_FRACTION,
+                           .places = MOST_DIGITS};
     for (const keyword_use *use = s->multiples; use; use = use->next) {
         qn_decimal d;
         uint64_t m;
@@ -77,11 +79,11 @@ static qn_number_form form_of(const shape *s)
         if (!qn_decimal_of(use->value, &d) || !qn_decimal_significand(&d, &m, &exponent))
             continue;
         size_t places = exponent < 0 ? (size_t)-exponent : 0, whole = d.point > 0 ? (size_t)d.point : 1;
-        form.places = places > form.places ? places : form.places;
+        if (!use->negated && places < form.places)
+            form.places = places + 1;
         least = whole > least ? whole : least;
         remainders = m < MOST_PRODUCT && remainders < MOST_PRODUCT ? remainders * m : MOST_PRODUCT;
     }
-    form.places = s->multiples ? form.places + 1 : MOST_DIGITS;
     form.endless = MOST_PRODUCT / remainders < LEAST_DIGITS;
     form.digits = form.endless ? 1 : MOST_PRODUCT / remainders;
     form.digits = form.digits < MOST_DIGITS ? form.digits : MOST_DIGITS;
