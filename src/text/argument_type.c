@@ -2,11 +2,13 @@
  * other keywords intersect them. */
 #include "text/argument_type.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/json_wide.h"
+#include "grammar/json_number.h"
 
 enum { MAX_DEPTH = 32, COMPARISON = 16 /* what it costs to compare two listed values */ };
 
@@ -57,8 +59,8 @@ static unsigned type_of(const json_t *value)
         return STRING;
     case JSON_INTEGER:
         return INTEGER;
-    case JSON_REAL:
-        return REAL;
+    case JSON_REAL: /* 1.0 is an integer */
+        return json_real_value(value) == floor(json_real_value(value)) ? INTEGER : REAL;
     case JSON_TRUE:
     case JSON_FALSE:
         return BOOLEAN;
@@ -81,10 +83,52 @@ static qn_status spend(reader *r, size_t amount, qn_error *err)
     return QN_OK;
 }
 
+static bool same(const json_t *a, const json_t *b);
+
+static bool same_members(const json_t *a, const json_t *b)
+{
+    const char *name;
+    size_t bytes;
+    json_t *value;
+    json_object_keylen_foreach((json_t *)(uintptr_t)a, name, bytes, value)
+    {
+        const json_t *other = json_object_getn(b, name, bytes);
+        if (other == NULL || !same(value, other)) {
+            return false;
+        }
+    }
+    return json_object_size(a) == json_object_size(b);
+}
+
+/* As JSON Schema has it: 1 and 1.0 are the same number. */
+static bool same(const json_t *a, const json_t *b)
+{
+    qn_decimal x, y;
+    if (type_of(a) != type_of(b)) {
+        return false;
+    }
+    switch (type_of(a)) {
+    case INTEGER:
+    case REAL:
+        return json_equal(a, b) || (qn_decimal_of(a, &x) && qn_decimal_of(b, &y) && qn_decimal_compare(&x, &y) == 0);
+    case OBJECT:
+        return same_members(a, b);
+    case ARRAY:
+        for (size_t i = 0; i < json_array_size(a) && i < json_array_size(b); i++) {
+            if (!same(json_array_get(a, i), json_array_get(b, i))) {
+                return false;
+            }
+        }
+        return json_array_size(a) == json_array_size(b);
+    default:
+        return json_equal(a, b);
+    }
+}
+
 static bool listed(const json_t *literals, const json_t *value)
 {
     for (size_t i = 0; i < json_array_size(literals); i++) {
-        if (json_equal(json_array_get(literals, i), value)) {
+        if (same(json_array_get(literals, i), value)) {
             return true;
         }
     }
