@@ -1,10 +1,13 @@
 #include "text/tool_grammar.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/size.h"
 #include "grammar/json_schema.h"
+#include "text/tool_json.h"
 
 typedef struct tags {
     qn_expr call, call_end, key, key_end, value, value_end; /* the opening ones alone, the others with `line` */
@@ -43,15 +46,29 @@ static qn_status find_tags(qn_grammar_builder *b, const qn_tokenizer *tokenizer,
     return QN_OK;
 }
 
-/* Keywords of `parameters` that ask nothing more than what is enforced here. */
-static bool is_understood(const char *keyword)
+/* Does this keyword of `parameters` ask something of the arguments that is not enforced here? Others are enforced,
+ * speak of properties that are never called with, or are annotations. */
+static bool asks_more(const char *keyword)
 {
-    static const char *const known[] = {
-        "type",        "properties",  "required", "minProperties", "maxProperties", "additionalProperties",
-        "$defs",       "definitions", "$schema",  "$id",           "$comment",      "title",
-        "description", "default",     "examples", "strict"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(keyword, known[i]) == 0) {
+    static const char *const unenforced[] = {"enum",
+                                             "const",
+                                             "$ref",
+                                             "$dynamicRef",
+                                             "$recursiveRef",
+                                             "allOf",
+                                             "anyOf",
+                                             "oneOf",
+                                             "not",
+                                             "if",
+                                             "patternProperties",
+                                             "propertyNames",
+                                             "dependencies",
+                                             "dependentRequired",
+                                             "dependentSchemas",
+                                             "extends",
+                                             "disallow"};
+    for (size_t i = 0; i < sizeof unenforced / sizeof *unenforced; i++) {
+        if (strcmp(keyword, unenforced[i]) == 0) {
             return true;
         }
     }
@@ -62,9 +79,9 @@ static qn_status check_keywords(const json_t *parameters, const char *what, qn_e
 {
     const char *keyword;
     json_t *value;
-    json_object_foreach((json_t *)parameters, keyword, value)
+    json_object_foreach((json_t *)(uintptr_t)parameters, keyword, value)
     {
-        if (!is_understood(keyword)) {
+        if (asks_more(keyword)) {
             return qn_fail_field(err, QN_USAGE, "tools",
                                  "%s: /%.64s: cannot be enforced on the arguments of a call: use tool_choice \"auto\" "
                                  "without strict, or say it of single properties",
@@ -75,19 +92,11 @@ static qn_status check_keywords(const json_t *parameters, const char *what, qn_e
     if (type != NULL && (!json_is_string(type) || strcmp(json_string_value(type), "object") != 0)) {
         return qn_fail_field(err, QN_USAGE, "tools", "%s: /type: arguments are an object: send \"object\"", what);
     }
-    return QN_OK;
-}
-
-static bool is_required(const json_t *parameters, const char *name)
-{
-    const json_t *required = json_object_get(parameters, "required");
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *one = json_string_value(json_array_get(required, i));
-        if (one != NULL && strcmp(one, name) == 0) {
-            return true;
-        }
+    const json_t *properties = json_object_get(parameters, "properties");
+    if (properties != NULL && !json_is_object(properties)) {
+        return qn_fail_field(err, QN_USAGE, "tools", "%s: /properties: send an object of schemas", what);
     }
-    return false;
+    return QN_OK;
 }
 
 /* A required property that is not declared may be anything, and no call has it. */
@@ -95,20 +104,74 @@ static qn_status check_required(const json_t *parameters, const char *what, qn_e
 {
     const json_t *properties = json_object_get(parameters, "properties");
     const json_t *required = json_object_get(parameters, "required");
-    for (size_t i = 0; i < json_array_size(required); i++) {
+    bool strings = required == NULL || json_is_array(required);
+    for (size_t i = 0; i < json_array_size(required) && strings; i++) {
         const char *name = json_string_value(json_array_get(required, i));
-        if (name != NULL && json_object_get(properties, name) == NULL) {
+        strings = name != NULL;
+        if (strings && json_object_get(properties, name) == NULL) {
             return qn_fail_field(err, QN_USAGE, "tools", "%s: /required: \"%.64s\" is no property: declare it", what,
                                  name);
         }
     }
+    return strings ? QN_OK
+                   : qn_fail_field(err, QN_USAGE, "tools", "%s: /required: send a list of names of properties", what);
+}
+
+static bool is_required(const json_t *parameters, const char *name)
+{
+    const json_t *required = json_object_get(parameters, "required");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        if (strcmp(json_string_value(json_array_get(required, i)), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The model's markup has no quotes: white space around a key belongs to the markup. */
+static bool can_be_called(const char *name)
+{
+    size_t bytes = strlen(name);
+    return bytes > 0 && qn_tool_json_trim(name, bytes).bytes == bytes;
+}
+
+static qn_status read_bound(const json_t *parameters, const char *keyword, const char *what, size_t *out, qn_error *err)
+{
+    const json_t *bound = json_object_get(parameters, keyword);
+    double value = bound != NULL ? json_number_value(bound) : 0;
+    if (bound == NULL) {
+        return QN_OK;
+    }
+    if (!json_is_number(bound) || value < 0 || value != floor(value)) {
+        return qn_fail_field(err, QN_USAGE, "tools", "%s: /%s: send an integer, 0 or more", what, keyword);
+    }
+    *out = value < QN_GRAMMAR_MAX_ITEMS ? (size_t)value : QN_GRAMMAR_MAX_ITEMS + 1;
     return QN_OK;
 }
 
-static size_t bound_of(const json_t *parameters, const char *keyword, size_t otherwise)
+/* How many arguments a call has. Bounds that no call can keep are refused: without words, the tool would only vanish
+ * from a choice of several. */
+static qn_status read_bounds(const json_t *parameters, const char *what, qn_each_once *group, qn_error *err)
 {
-    const json_t *bound = json_object_get(parameters, keyword);
-    return json_is_integer(bound) && json_integer_value(bound) >= 0 ? (size_t)json_integer_value(bound) : otherwise;
+    size_t least = 0;
+    group->min = 0;
+    group->max = group->count;
+    qn_status status = read_bound(parameters, "minProperties", what, &group->min, err);
+    if (status == QN_OK) {
+        status = read_bound(parameters, "maxProperties", what, &group->max, err);
+    }
+    for (size_t i = 0; i < group->count; i++) {
+        least += group->required[i];
+    }
+    if (status == QN_OK && group->min > group->count) {
+        status = qn_fail_field(err, QN_USAGE, "tools", "%s: /minProperties: only %zu properties are declared", what,
+                               group->count);
+    }
+    if (status == QN_OK && group->max < qn_max_size(group->min, least)) {
+        status = qn_fail_field(err, QN_USAGE, "tools", "%s: /maxProperties: at least %zu have to come", what,
+                               qn_max_size(group->min, least));
+    }
+    return status;
 }
 
 static qn_status argument(qn_grammar_builder *b, const tags *t, const json_t *parameters, const char *name,
@@ -117,6 +180,12 @@ static qn_status argument(qn_grammar_builder *b, const tags *t, const json_t *pa
     static const qn_schema_options options = {.any_whitespace = false};
     char place[160];
     qn_expr value;
+    if (!can_be_called(name)) {
+        return qn_fail_field(err, QN_USAGE, "tools",
+                             "%s: /properties/%.64s: the model's calls cannot tell an empty name or one with white "
+                             "space around: rename it",
+                             what, name);
+    }
     snprintf(place, sizeof place, "%s: /properties/%.64s", what, name);
     qn_status status = qn_json_schema_expr(b, parameters, schema, QN_SCHEMA_ARGUMENT, &options, place, &value, err);
     if (status == QN_OK) {
@@ -152,13 +221,12 @@ static qn_status arguments(qn_grammar_builder *b, const tags *t, const json_t *p
             status = argument(b, t, parameters, name, schema, what, &items[at++], err);
         }
     }
+    qn_each_once group = {.items = items, .required = required, .count = count, .separator = qn_expr_empty(b)};
     if (status == QN_OK) {
-        *out = qn_expr_each_once(b, &(qn_each_once){.items = items,
-                                                    .required = required,
-                                                    .count = count,
-                                                    .separator = qn_expr_empty(b),
-                                                    .min = bound_of(parameters, "minProperties", 0),
-                                                    .max = bound_of(parameters, "maxProperties", QN_UNBOUNDED)});
+        status = read_bounds(parameters, what, &group, err);
+    }
+    if (status == QN_OK) {
+        *out = qn_expr_each_once(b, &group);
     }
     qn_free(items);
     qn_free(required);

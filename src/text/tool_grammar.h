@@ -9,7 +9,8 @@
  * held to its schema is called with any keys and any text as values.
  *
  * Of `parameters` itself properties, required, minProperties, maxProperties and type are enforced; another keyword that
- * asks something of the arguments together (anyOf, dependentRequired, ...) is refused by name. */
+ * asks something of the arguments together (anyOf, dependentRequired, ...) is refused by name, and so are bounds that
+ * no call can keep, and a property whose name no call can tell: an empty one, or one with white space around. */
 #ifndef QN_TEXT_TOOL_GRAMMAR_H
 #define QN_TEXT_TOOL_GRAMMAR_H
 
@@ -22,7 +23,7 @@
 #include "text/tokenizer.h"
 
 typedef struct qn_call_rules {
-    const json_t *tools;  /* OpenAI's list: [{"type": "function", "function": {"name", "parameters"}}] */
+    const json_t *tools;  /* OpenAI's list, as qn_tool_list_new takes it (tool_list.h) */
     const bool *callable; /* [of tools] what may be called; NULL: all */
     const bool *held;     /* [of tools] whose arguments keep to the schema, the others' being free; NULL: all */
     size_t min, max;      /* calls, max at least 1 and possibly QN_UNBOUNDED */

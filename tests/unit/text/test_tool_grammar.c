@@ -1,0 +1,606 @@
+/* Tool calls as a grammar: what is drawn through its masks is read by the parser of calls and judged by the schemas. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+#include "mask_walk.h"
+#include "small_tokenizer.h"
+#include "text/answer_grammar.h"
+#include "text/output.h"
+#include "text/tool_grammar.h"
+
+enum { LISTS = 300, TOOLS_MAX = 4, CALLS_MAX = 8, LONGEST_ANSWER = 4000 };
+
+static qn_tokenizer *tokenizer;
+static qn_vocabulary_trie *trie;
+static const int32_t eos[] = {1515, 1522, 1524};
+
+static int open_all(void **state)
+{
+    (void)state;
+    qn_error err;
+    qn_json_init();
+    return qn_tokenizer_open("models/quern-tiny", &tokenizer, &err) == QN_OK &&
+                   qn_tokenizer_trie(tokenizer, &trie, &err) == QN_OK
+               ? 0
+               : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    qn_vocabulary_trie_free(trie);
+    qn_tokenizer_free(tokenizer);
+    return 0;
+}
+
+static json_t *parse(const char *text)
+{
+    json_t *value = NULL;
+    qn_error err;
+    if (qn_json_parse(text, strlen(text), "test", &value, &err) != QN_OK) {
+        fail_msg("%s: %s", err.message, text);
+    }
+    return value;
+}
+
+/* ---- random tools ---- */
+
+#define OBJECT                                                                                       \
+    "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":9}," \
+    "\"y\":{\"type\":\"boolean\"}},\"required\":[\"x\"],\"additionalProperties\":false}"
+static const char *const schemas[] = {
+    "{\"type\":\"string\",\"maxLength\":6}",
+    "{\"type\":\"string\",\"minLength\":2,\"maxLength\":9}",
+    "{\"type\":[\"string\",\"null\"],\"maxLength\":4}",
+    "{\"enum\":[\"c\",\"f\",\"c f\"]}",
+    "{\"enum\":[\"a\",1,null,true,\"null\"]}",
+    "{\"const\":\"only\"}",
+    "{\"type\":\"integer\",\"minimum\":-3,\"maximum\":120}",
+    "{\"type\":\"number\",\"minimum\":-1.5,\"maximum\":10}",
+    "{\"type\":\"boolean\"}",
+    "{\"type\":\"null\"}",
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":3},\"minItems\":1,\"maxItems\":3}",
+    OBJECT,
+    "{\"$ref\":\"#/$defs/short\"}",
+    "{\"anyOf\":[{\"type\":\"integer\",\"minimum\":1,\"maximum\":7},{\"enum\":[\"all\"]}]}",
+};
+static const char *const names[] = {"a",         "ab",  "gr\xC3\xB6\xC3\x9F\x65", "two words", "<arg_key>", "quo\"ted",
+                                    "new\nline", "null"};
+
+static json_t *random_parameters(random_stream *random)
+{
+    json_t *properties = json_object(), *required = json_array();
+    size_t count = random_word(random) % 5;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = names[random_word(random) % (sizeof names / sizeof *names)];
+        json_object_set_new(properties, name, parse(schemas[random_word(random) % (sizeof schemas / sizeof *schemas)]));
+    }
+    const char *name;
+    json_t *ignored;
+    json_object_foreach(properties, name, ignored)
+    {
+        if (random_word(random) % 2 == 0) {
+            json_array_append_new(required, json_string(name));
+        }
+    }
+    size_t declared = json_object_size(properties), least = json_array_size(required);
+    json_t *parameters = json_pack("{s:s, s:o, s:o, s:{s:{s:s, s:i}}, s:b}", "type", "object", "properties", properties,
+                                   "required", required, "$defs", "short", "type", "string", "maxLength", 5,
+                                   "additionalProperties", 0);
+    if (declared > 0 && random_word(random) % 3 == 0) {
+        json_object_set_new(parameters, "minProperties",
+                            json_integer((json_int_t)(random_word(random) % (declared + 1))));
+        json_int_t min = json_integer_value(json_object_get(parameters, "minProperties"));
+        json_int_t low = min > (json_int_t)least ? min : (json_int_t)least;
+        json_object_set_new(parameters, "maxProperties", json_integer(low + random_word(random) % 3));
+    }
+    return parameters;
+}
+
+static json_t *random_tools(random_stream *random)
+{
+    json_t *tools = json_array();
+    size_t count = 1 + random_word(random) % TOOLS_MAX;
+    for (size_t i = 0; i < count; i++) {
+        static const char *const called[] = {"get", "get_time", "get-time.now", "f"};
+        json_t *function = json_pack("{s:s}", "name", called[i]);
+        if (random_word(random) % 8 != 0) {
+            json_object_set_new(function, "parameters", random_parameters(random));
+        }
+        json_array_append_new(tools, json_pack("{s:s, s:o}", "type", "function", "function", function));
+    }
+    return tools;
+}
+
+/* ---- from rules to calls ---- */
+
+/* Made by the rules; the expression's error where it fails. */
+static qn_status make(const qn_call_rules *rules, qn_constraint_options *o, qn_error *err)
+{
+    qn_grammar_builder *b = NULL;
+    qn_grammar *grammar = NULL;
+    qn_expr root;
+    assert_int_equal(qn_grammar_builder_new(&b, err), QN_OK);
+    qn_status status = qn_tool_calls_expr(b, tokenizer, rules, &root, err);
+    if (status == QN_OK && qn_grammar_build(b, root, &grammar, err) != QN_OK) {
+        fail_msg("%s", err->message);
+    }
+    qn_grammar_builder_free(b);
+    if (status == QN_OK) {
+        *o = (qn_constraint_options){
+            .tokenizer = tokenizer, .vocab_size = 1536, .eos = eos, .eos_count = 3, .grammar = grammar};
+        assert_int_equal(qn_mask_cache_new(grammar, trie, &o->cache, err), QN_OK);
+    }
+    return status;
+}
+
+static void drop(qn_constraint_options *o)
+{
+    qn_mask_cache_free(o->cache);
+    qn_grammar_free((qn_grammar *)(uintptr_t)o->grammar);
+}
+
+typedef struct heard {
+    qn_buffer names[CALLS_MAX], arguments[CALLS_MAX];
+    size_t calls, ended;
+} heard;
+
+/* Nothing but calls. */
+static void hear(const json_t *tools, const qn_tokens *answer, heard *h)
+{
+    qn_error err;
+    qn_tool_list *list = NULL;
+    qn_output_stream *stream = NULL;
+    if (qn_tool_list_new(tools, &list, &err) != QN_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(qn_output_stream_new(tokenizer, &(qn_output_options){.split = true, .tools = list}, &stream, &err),
+                     QN_OK);
+    for (size_t i = 0; i < answer->count; i++) {
+        assert_int_equal(qn_output_stream_feed(stream, answer->ids[i], &err), QN_OK);
+    }
+    assert_int_equal(qn_output_stream_finish(stream, false, &err), QN_OK);
+    size_t count;
+    const qn_output_event *events = qn_output_stream_events(stream, &count);
+    for (size_t i = 0; i < count; i++) {
+        const qn_output_event *e = &events[i];
+        assert_true(e->kind != QN_OUTPUT_CONTENT && e->kind != QN_OUTPUT_REASONING && e->call < CALLS_MAX);
+        h->calls += e->kind == QN_OUTPUT_CALL;
+        h->ended += e->kind == QN_OUTPUT_CALL_END;
+        if (e->kind == QN_OUTPUT_CALL) {
+            qn_buffer_append(&h->names[e->call], e->text, e->bytes);
+        } else if (e->kind == QN_OUTPUT_ARGUMENTS) {
+            qn_buffer_append(&h->arguments[e->call], e->text, e->bytes);
+        }
+    }
+    qn_output_stream_free(stream);
+    qn_tool_list_free(list);
+}
+
+static void forget(heard *h)
+{
+    for (size_t i = 0; i < CALLS_MAX; i++) {
+        qn_buffer_free(&h->names[i]);
+        qn_buffer_free(&h->arguments[i]);
+    }
+    *h = (heard){0};
+}
+
+/* ---- a plain judge of the schemas above ---- */
+
+static bool is_of_type(const json_t *value, const char *type)
+{
+    return (json_is_string(value) && strcmp(type, "string") == 0) ||
+           (json_is_integer(value) && strcmp(type, "integer") == 0) ||
+           (json_is_number(value) && strcmp(type, "number") == 0) ||
+           (json_is_boolean(value) && strcmp(type, "boolean") == 0) ||
+           (json_is_null(value) && strcmp(type, "null") == 0) || (json_is_array(value) && strcmp(type, "array") == 0) ||
+           (json_is_object(value) && strcmp(type, "object") == 0);
+}
+
+static size_t characters(const json_t *string)
+{
+    size_t count = 0;
+    for (const char *at = json_string_value(string); *at != '\0'; at++) {
+        count += ((unsigned char)*at & 0xC0) != 0x80;
+    }
+    return count;
+}
+
+/* The keyword's number, or what it is without one. */
+static double bound(const json_t *schema, const char *keyword, double otherwise)
+{
+    const json_t *value = json_object_get(schema, keyword);
+    return value != NULL ? json_number_value(value) : otherwise;
+}
+
+static bool among(const json_t *list, const json_t *value)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        if (json_equal(one, value) ||
+            (json_is_number(one) && json_is_number(value) && json_number_value(one) == json_number_value(value))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool accepts(const json_t *root, const json_t *schema, const json_t *value);
+
+static bool accepts_members(const json_t *root, const json_t *schema, const json_t *object)
+{
+    const json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
+    const char *name;
+    json_t *member;
+    size_t count = json_object_size(object);
+    bool good = (double)count >= bound(schema, "minProperties", 0) &&
+                (double)count <= bound(schema, "maxProperties", 1e9);
+    json_object_foreach((json_t *)(uintptr_t)object, name, member)
+    {
+        const json_t *declared = json_object_get(properties, name);
+        good = good && declared != NULL && accepts(root, declared, member);
+    }
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        good = good && json_object_get(object, json_string_value(json_array_get(required, i))) != NULL;
+    }
+    return good;
+}
+
+static bool accepts(const json_t *root, const json_t *schema, const json_t *value)
+{
+    const json_t *types = json_object_get(schema, "type"), *some = json_object_get(schema, "anyOf");
+    const json_t *constant = json_object_get(schema, "const"), *listed = json_object_get(schema, "enum");
+    if (json_object_get(schema, "$ref") != NULL) {
+        schema = json_object_get(json_object_get(root, "$defs"), "short");
+        types = json_object_get(schema, "type");
+    }
+    bool good = types == NULL || (json_is_string(types) && is_of_type(value, json_string_value(types)));
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        good = good || is_of_type(value, json_string_value(json_array_get(types, i)));
+    }
+    bool any = some == NULL;
+    for (size_t i = 0; i < json_array_size(some); i++) {
+        any = any || accepts(root, json_array_get(some, i), value);
+    }
+    good = good && any && (constant == NULL || json_equal(constant, value)) && (listed == NULL || among(listed, value));
+    if (json_is_string(value)) {
+        double length = (double)characters(value);
+        good = good && length >= bound(schema, "minLength", 0) && length <= bound(schema, "maxLength", 1e9);
+    } else if (json_is_number(value)) {
+        double number = json_number_value(value);
+        good = good && number >= bound(schema, "minimum", -1e300) && number <= bound(schema, "maximum", 1e300);
+    } else if (json_is_array(value)) {
+        double length = (double)json_array_size(value);
+        good = good && length >= bound(schema, "minItems", 0) && length <= bound(schema, "maxItems", 1e9);
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            good = good && accepts(root, json_object_get(schema, "items"), json_array_get(value, i));
+        }
+    } else if (json_is_object(value)) {
+        good = good && accepts_members(root, schema, value);
+    }
+    return good;
+}
+
+/* ---- the property ---- */
+
+static void check_call(const json_t *tools, const qn_call_rules *rules, const char *name, const char *arguments,
+                       const char *what)
+{
+    size_t index = 0;
+    const json_t *function = NULL;
+    for (; index < json_array_size(tools); index++) {
+        function = json_object_get(json_array_get(tools, index), "function");
+        if (strcmp(json_string_value(json_object_get(function, "name")), name) == 0) {
+            break;
+        }
+    }
+    if (index == json_array_size(tools) || (rules->callable != NULL && !rules->callable[index])) {
+        fail_msg("%s: calls %s", what, name);
+    }
+    json_t *given = parse(arguments);
+    const json_t *parameters = json_object_get(function, "parameters");
+    bool held = rules->held == NULL || rules->held[index];
+    bool good = json_is_object(given) && (!held || (parameters != NULL ? accepts_members(parameters, parameters, given)
+                                                                       : json_object_size(given) == 0));
+    if (!good) {
+        char *schema = json_dumps(parameters, 0);
+        fail_msg("%s: %s called with %s\n%s", what, name, arguments, schema);
+    }
+    json_decref(given);
+}
+
+static void drawn_answers_are_calls_as_declared(void **state)
+{
+    (void)state;
+    size_t calls = 0, finished = 0;
+    for (uint64_t seed = 1; seed <= LISTS; seed++) {
+        random_stream random = {.seed = seed};
+        json_t *tools = random_tools(&random);
+        size_t count = json_array_size(tools);
+        bool callable[TOOLS_MAX] = {false}, held[TOOLS_MAX];
+        for (size_t i = 0; i < count; i++) {
+            callable[i] = random_word(&random) % 2;
+            held[i] = random_word(&random) % 4;
+        }
+        callable[random_word(&random) % count] = true;
+        qn_call_rules rules = {.tools = tools, .line_breaks = random_word(&random) % 2};
+        rules.callable = random_word(&random) % 2 ? callable : NULL;
+        rules.held = random_word(&random) % 2 ? held : NULL;
+        rules.min = random_word(&random) % 3;
+        rules.max = rules.min + (rules.min == 0) + random_word(&random) % 2;
+        qn_constraint_options o;
+        qn_constraint *c = NULL;
+        qn_tokens answer = {0};
+        qn_error err;
+        heard h = {0};
+        char what[64];
+        snprintf(what, sizeof what, "seed %llu", (unsigned long long)seed);
+        if (make(&rules, &o, &err) != QN_OK) {
+            fail_msg("%s: %s", what, err.message);
+        }
+        assert_int_equal(qn_constraint_new(&o, &c, &err), QN_OK);
+        if (mask_walk(c, &o, LONGEST_ANSWER, &random, &answer)) {
+            finished++;
+            hear(tools, &answer, &h);
+            assert_true(h.calls >= rules.min && h.calls <= rules.max && h.ended == h.calls);
+            for (size_t i = 0; i < h.calls; i++) {
+                check_call(tools, &rules, qn_buffer_string(&h.names[i]), qn_buffer_string(&h.arguments[i]), what);
+            }
+            calls += h.calls;
+        }
+        forget(&h);
+        qn_tokens_free(&answer);
+        qn_constraint_free(c);
+        drop(&o);
+        json_decref(tools);
+    }
+    assert_true(finished == LISTS && calls > LISTS / 2);
+}
+
+/* ---- the format, token by token ---- */
+
+/* An answer as text in which the tags are the added tokens. */
+static bool is_word(const qn_constraint_options *o, const char *text)
+{
+    qn_error err;
+    qn_constraint *c = NULL;
+    qn_tokens ids = {0};
+    bool good = true;
+    assert_int_equal(qn_tokenizer_encode(tokenizer, text, strlen(text), NULL, 0, &ids, &err), QN_OK);
+    assert_true(qn_tokens_add(&ids, eos[0]));
+    assert_int_equal(qn_constraint_new(o, &c, &err), QN_OK);
+    for (size_t count = 0; count < ids.count && good; count++) {
+        uint64_t mask[MASK_WORDS];
+        mask_fill(c, &(qn_tokens){.ids = ids.ids, .count = count}, mask);
+        good = mask_has(mask, ids.ids[count]);
+    }
+    qn_constraint_free(c);
+    qn_tokens_free(&ids);
+    return good;
+}
+
+static const char weather[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"w\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"integer\"}},"
+    "\"required\":[\"a\"]}}},{\"type\":\"function\",\"function\":{\"name\":\"n\"}}]";
+
+#define A "<arg_key>a</arg_key><arg_value>x y</arg_value>"
+#define B "<arg_key>b</arg_key><arg_value>-7</arg_value>"
+#define LINES_A "<arg_key>a</arg_key>\n<arg_value>x y</arg_value>\n"
+#define LINES_W "<tool_call>w\n" LINES_A "</tool_call>"
+
+static void check_words(qn_call_rules rules, const char *const *right, const char *const *wrong)
+{
+    qn_error err;
+    qn_constraint_options o;
+    json_t *tools = parse(weather);
+    rules.tools = tools;
+    assert_int_equal(make(&rules, &o, &err), QN_OK);
+    for (; *right != NULL; right++) {
+        if (!is_word(&o, *right)) {
+            fail_msg("refused: %s", *right);
+        }
+    }
+    for (; *wrong != NULL; wrong++) {
+        if (is_word(&o, *wrong)) {
+            fail_msg("taken: %s", *wrong);
+        }
+    }
+    drop(&o);
+    json_decref(tools);
+}
+
+static void a_call_is_in_the_native_format(void **state)
+{
+    (void)state;
+    check_words(
+        (qn_call_rules){.min = 1, .max = 1},
+        (const char *const[]){"<tool_call>w" A "</tool_call>", "<tool_call>w" A B "</tool_call>",
+                              "<tool_call>w" B A "</tool_call>", "<tool_call>n</tool_call>", NULL},
+        (const char *const[]){"", "w", "<tool_call>w</tool_call>", "<tool_call>w" B "</tool_call>",
+                              "<tool_call>w" A A "</tool_call>", "<tool_call>n" A "</tool_call>",
+                              "<tool_call>v" A "</tool_call>", "<tool_call>n</tool_call><tool_call>n</tool_call>",
+                              "\n<tool_call>n</tool_call>", "<tool_call>n</tool_call>\n", LINES_W,
+                              "<tool_call>w<arg_key>c</arg_key><arg_value>1</arg_value>" A "</tool_call>",
+                              "<tool_call>w" A "<arg_key>b</arg_key><arg_value>x</arg_value></tool_call>", NULL});
+}
+
+static void the_older_dialect_breaks_lines(void **state)
+{
+    (void)state;
+    check_words((qn_call_rules){.min = 1, .max = 2, .line_breaks = true},
+                (const char *const[]){LINES_W, "\n" LINES_W, "<tool_call>n\n</tool_call>", LINES_W "\n" LINES_W, NULL},
+                (const char *const[]){"<tool_call>w" A "</tool_call>", LINES_W LINES_W, LINES_W "\n",
+                                      "<tool_call>n</tool_call>", "\n\n" LINES_W, LINES_W "\n" LINES_W "\n" LINES_W,
+                                      NULL});
+}
+
+static void calls_come_as_often_as_asked(void **state)
+{
+    (void)state;
+#define N "<tool_call>n</tool_call>"
+    static const char *const counts[] = {"", N, N N, N N N, N N N N};
+    static const size_t bounds[][2] = {{0, 1},           {0, 2}, {1, 1}, {1, 3}, {2, 2}, {2, 3}, {0, QN_UNBOUNDED},
+                                       {3, QN_UNBOUNDED}};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        const char *right[6] = {NULL}, *wrong[6] = {NULL};
+        size_t rights = 0, wrongs = 0;
+        for (size_t calls = 0; calls < 5; calls++) {
+            if (calls >= bounds[i][0] && calls <= bounds[i][1]) {
+                right[rights++] = counts[calls];
+            } else {
+                wrong[wrongs++] = counts[calls];
+            }
+        }
+        check_words((qn_call_rules){.min = bounds[i][0], .max = bounds[i][1]}, right, wrong);
+    }
+}
+
+static void only_what_may_be_called_is(void **state)
+{
+    (void)state;
+    check_words((qn_call_rules){.min = 1, .max = 1, .callable = (const bool[]){true, false}},
+                (const char *const[]){"<tool_call>w" A "</tool_call>", NULL}, (const char *const[]){N, NULL});
+    check_words((qn_call_rules){.min = 1, .max = 1, .callable = (const bool[]){false, true}},
+                (const char *const[]){N, NULL}, (const char *const[]){"<tool_call>w" A "</tool_call>", NULL});
+}
+
+static void a_tool_that_is_not_held_takes_any_arguments(void **state)
+{
+    (void)state;
+    check_words((qn_call_rules){.min = 1, .max = 1, .held = (const bool[]){false, false}},
+                (const char *const[]){N, "<tool_call>w</tool_call>", "<tool_call>w" A A B "</tool_call>",
+                                      "<tool_call>n<arg_key>k k</arg_key><arg_value></arg_value></tool_call>", NULL},
+                (const char *const[]){"<tool_call>v</tool_call>", "<tool_call>w<arg_key>a</arg_key></tool_call>",
+                                      "<tool_call>wx" A "</tool_call>", NULL});
+}
+
+/* ---- refusals ---- */
+
+static void what_cannot_be_enforced_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *parameters, *told;
+    } cases[] = {
+        {"{\"anyOf\":[{\"required\":[\"a\"]}]}", "parameters: /anyOf: cannot be enforced"},
+        {"{\"allOf\":[]}", "/allOf: "},
+        {"{\"oneOf\":[]}", "/oneOf: "},
+        {"{\"not\":{}}", "/not: "},
+        {"{\"if\":{}}", "/if: "},
+        {"{\"enum\":[{}]}", "/enum: "},
+        {"{\"const\":{}}", "/const: "},
+        {"{\"$ref\":\"#/$defs/a\"}", "/$ref: "},
+        {"{\"patternProperties\":{\"a\":{}}}", "/patternProperties: "},
+        {"{\"propertyNames\":{}}", "/propertyNames: "},
+        {"{\"dependentRequired\":{}}", "/dependentRequired: "},
+        {"{\"dependentSchemas\":{}}", "/dependentSchemas: "},
+        {"{\"dependencies\":{}}", "/dependencies: "},
+        {"{\"type\":\"array\"}", "/type: arguments are an object"},
+        {"{\"type\":[\"object\"]}", "/type: "},
+        {"{\"properties\":[]}", "/properties: send an object"},
+        {"{\"required\":[\"a\"]}", "/required: \"a\" is no property"},
+        {"{\"required\":\"a\"}", "/required: send a list"},
+        {"{\"properties\":{\"a\":{}},\"required\":[\"a\",1]}", "/required: send a list"},
+        {"{\"minProperties\":-1}", "/minProperties: send an integer"},
+        {"{\"minProperties\":\"1\"}", "/minProperties: send an integer"},
+        {"{\"maxProperties\":1.5}", "/maxProperties: send an integer"},
+        {"{\"minProperties\":1}", "/minProperties: only 0 properties"},
+        {"{\"properties\":{\"a\":{}},\"required\":[\"a\"],\"maxProperties\":0}", "/maxProperties: at least 1"},
+        {"{\"properties\":{\"a\":{},\"b\":{}},\"minProperties\":2,\"maxProperties\":1}", "/maxProperties: at least 2"},
+        {"{\"properties\":{\"\":{}}}", "/properties/: the model's calls"},
+        {"{\"properties\":{\" a\":{}}}", "/properties/ a: the model's calls"},
+        {"{\"properties\":{\"a\\n\":{}}}", "the model's calls"},
+        {"{\"properties\":{\"a\":{\"unevaluatedItems\":false}}}", "/properties/a: /unevaluatedItems: "},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":2,\"maximum\":1}}}", "/properties/a"},
+        {"{\"properties\":{\"a\":{\"items\":{\"$ref\":\"#/$defs/none\"}}}}", "/properties/a: /items"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int other = 0; other < 2; other++) { /* alone, or beside a tool that is well */
+            json_t *tools = json_array();
+            if (other) {
+                json_array_append_new(tools, json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", "n"));
+            }
+            json_array_append_new(tools, json_pack("{s:s, s:{s:s, s:o}}", "type", "function", "function", "name", "f",
+                                                   "parameters", parse(cases[i].parameters)));
+            qn_error err;
+            qn_constraint_options o;
+            qn_status status = make(&(qn_call_rules){.tools = tools, .min = 1, .max = 1}, &o, &err);
+            if (status != QN_USAGE || strcmp(err.field, "tools") != 0 || strstr(err.message, cases[i].told) == NULL ||
+                strncmp(err.message, other ? "tools[1].function.parameters: " : "tools[0].function.parameters: ", 30) !=
+                    0) {
+                fail_msg("%s: status %d, field %s, %s", cases[i].parameters, (int)status, err.field, err.message);
+            }
+            json_decref(tools);
+        }
+    }
+}
+
+static void what_says_nothing_more_is_taken(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "{}",
+        "{\"type\":\"object\"}",
+        "{\"title\":\"T\",\"description\":\"d\",\"$schema\":\"s\",\"$id\":\"i\",\"$comment\":\"c\",\"deprecated\":true,"
+        "\"default\":{},\"examples\":[],\"strict\":true,\"$defs\":{\"a\":{}},\"x-own\":1,\"readOnly\":true}",
+        "{\"additionalProperties\":true}",
+        "{\"additionalProperties\":{\"type\":\"string\"},\"unevaluatedProperties\":false}",
+        "{\"properties\":{\"a\":{\"type\":\"null\"}},\"required\":[\"a\",\"a\"],\"minProperties\":1.0,"
+        "\"maxProperties\":9}",
+        "{\"properties\":{\"a\":true,\"b\":{}},\"required\":[]}",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *tools = json_pack("[{s:s, s:{s:s, s:o}}]", "type", "function", "function", "name", "f", "parameters",
+                                  parse(cases[i]));
+        qn_error err;
+        qn_constraint_options o;
+        if (make(&(qn_call_rules){.tools = tools, .min = 1, .max = 1}, &o, &err) != QN_OK) {
+            fail_msg("%s: %s", cases[i], err.message);
+        }
+        drop(&o);
+        json_decref(tools);
+    }
+}
+
+static void a_tokenizer_without_a_tag_is_told(void **state)
+{
+    (void)state;
+    qn_tokenizer *plain = small_open(&(small_spec){0});
+    qn_grammar_builder *b = NULL;
+    qn_expr root;
+    qn_error err;
+    json_t *tools = parse(weather);
+    assert_int_equal(qn_grammar_builder_new(&b, &err), QN_OK);
+    assert_int_equal(qn_tool_calls_expr(b, plain, &(qn_call_rules){.tools = tools, .min = 1, .max = 1}, &root, &err),
+                     QN_BAD_INPUT);
+    assert_non_null(strstr(err.message, "<tool_call>"));
+    qn_grammar_builder_free(b);
+    qn_tokenizer_free(plain);
+    json_decref(tools);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawn_answers_are_calls_as_declared),
+        cmocka_unit_test(a_call_is_in_the_native_format),
+        cmocka_unit_test(the_older_dialect_breaks_lines),
+        cmocka_unit_test(calls_come_as_often_as_asked),
+        cmocka_unit_test(only_what_may_be_called_is),
+        cmocka_unit_test(a_tool_that_is_not_held_takes_any_arguments),
+        cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
+        cmocka_unit_test(what_says_nothing_more_is_taken),
+        cmocka_unit_test(a_tokenizer_without_a_tag_is_told),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
