@@ -27,7 +27,13 @@
 #include "server/server.h"
 #include "server/step_watch.h"
 
-enum { DEFAULT_PORT = 8000, DEFAULT_PATIENCE_S = 60, DEFAULT_STEP_TIMEOUT_S = 600, MAX_TIMEOUT_S = 7 * 24 * 3600 };
+enum {
+    DEFAULT_PORT = 8000,
+    DEFAULT_PATIENCE_S = 60,
+    DEFAULT_STEP_TIMEOUT_S = 600,
+    DEFAULT_RESPONSES_BYTES = 64 << 20,
+    MAX_TIMEOUT_S = 7 * 24 * 3600
+};
 
 typedef struct serve_options {
     const char *host;
@@ -35,6 +41,7 @@ typedef struct serve_options {
     double request_timeout, step_timeout;
     qn_string_list served_model_name;
     bool prompt_details;
+    size_t responses_store;
     qn_engine_flags engine;
     qn_serving_flags serving;
     qn_security_flags security_flags;
@@ -46,7 +53,8 @@ static void add_options(qn_option_table *table, serve_options *o)
     *o = (serve_options){.host = "127.0.0.1",
                          .port = DEFAULT_PORT,
                          .http_timeout = DEFAULT_PATIENCE_S,
-                         .step_timeout = DEFAULT_STEP_TIMEOUT_S};
+                         .step_timeout = DEFAULT_STEP_TIMEOUT_S,
+                         .responses_store = DEFAULT_RESPONSES_BYTES};
     const qn_option options[] = {
         {.name = "host",
          .kind = QN_OPTION_STRING,
@@ -72,6 +80,14 @@ static void add_options(qn_option_table *table, serve_options *o)
          .help = "time a client has to send a request, and to take each piece of an answer (default: 60)",
          .min = 1,
          .max = 3600},
+        {.name = "responses-store",
+         .kind = QN_OPTION_SIZE,
+         .value = &o->responses_store,
+         .value_name = "BYTES",
+         .help = "memory for responses that clients may go on from or read again; the least recently used give way; 0: "
+                 "none is kept (default: 64M)",
+         .min = 0,
+         .max = INT64_MAX},
         {.name = "enable-prompt-tokens-details",
          .kind = QN_OPTION_FLAG,
          .value = &o->prompt_details,
@@ -180,6 +196,7 @@ static qn_status serve_engine(const serve_options *o, const qn_engine_options *e
         .request_timeout_us = (uint64_t)(o->request_timeout * 1e6),
         .patience_s = (unsigned)o->http_timeout,
         .prompt_details = o->prompt_details,
+        .responses_store_bytes = o->responses_store,
         .cors = o->security.has_cors ? &o->security.cors : NULL,
         .max_connections_each = o->security.connections_each,
         .request_log = o->security.log,

@@ -51,14 +51,16 @@ static bool refuse_rate(const qn_http_request *head, unsigned wait_s, qn_http_re
     return false;
 }
 
+long qn_admission_client_key(const qn_admission *admission, const qn_http_exchange *exchange)
+{
+    return admission->keys != NULL ? key_of(admission->keys, exchange) : QN_API_KEY_NONE;
+}
+
 bool qn_admission_check(const qn_admission *admission, const qn_http_request *head, qn_http_reply *reply)
 {
-    long key = QN_API_KEY_NONE;
-    if (admission->keys != NULL) {
-        key = key_of(admission->keys, head->exchange);
-        if (key == QN_API_KEY_NONE) {
-            return refuse_key(head, reply);
-        }
+    long key = qn_admission_client_key(admission, head->exchange);
+    if (admission->keys != NULL && key == QN_API_KEY_NONE) {
+        return refuse_key(head, reply);
     }
     if (admission->rate == NULL) {
         return true;

@@ -19,6 +19,10 @@ typedef struct qn_admission {
 /* Fills the reply with the refusal where it returns false. */
 bool qn_admission_check(const qn_admission *admission, const qn_http_request *head, qn_http_reply *reply);
 
+/* Whose a request is, once it was admitted: the index of its key, the same for as long as the server runs; without keys
+ * QN_API_KEY_NONE, everybody's. */
+long qn_admission_client_key(const qn_admission *admission, const qn_http_exchange *exchange);
+
 /* The key in the value of an Authorization header: what follows "Bearer", in any case, and spaces; NULL for another
  * scheme. */
 const char *qn_bearer_token(const char *authorization);

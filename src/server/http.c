@@ -203,6 +203,17 @@ const char *qn_http_header(const qn_http_exchange *exchange, const char *name)
     return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
 
+const char *qn_http_query(const qn_http_exchange *exchange, const char *name)
+{
+    const char *value = NULL;
+    size_t bytes = 0;
+    if (MHD_lookup_connection_value_n(exchange->connection, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value,
+                                      &bytes) != MHD_YES) {
+        return NULL;
+    }
+    return value != NULL ? value : "";
+}
+
 uint64_t qn_http_client(const qn_http_exchange *exchange)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(exchange->connection,

@@ -67,7 +67,10 @@ typedef struct qn_http_route {
     const char *method; /* "GET" answers HEAD too */
     const char *path;
     bool prefix; /* path is the beginning, something must follow */
-    bool open;   /* to everybody: admit is not asked */
+    const char
+        *below; /* with prefix: what follows is one part of a path and then this, such as "/items"; NULL: anything
+                 */
+    bool open;  /* to everybody: admit is not asked */
     qn_http_handler handle;
 } qn_http_route;
 
@@ -103,6 +106,10 @@ void qn_http_stop(qn_http *http);
 
 /* A header of the request by its name, whatever the case; of several the first, NULL when there is none. */
 const char *qn_http_header(const qn_http_exchange *exchange, const char *name);
+
+/* A parameter of the request's query, decoded; of several the first, NULL when there is none. "" when it has no value.
+ */
+const char *qn_http_query(const qn_http_exchange *exchange, const char *name);
 
 /* The request's id, which every answer tells as X-Request-Id, so that a client, a proxy and a log can speak of the same
  * request: the client's own X-Request-Id where it is 1 to QN_HTTP_REQUEST_ID_MAX visible ASCII characters without

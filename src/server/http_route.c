@@ -10,7 +10,11 @@ static bool route_matches(const qn_http_route *route, const char *path)
     if (!route->prefix) {
         return strcmp(route->path, path) == 0;
     }
-    return strncmp(route->path, path, length) == 0 && path[length] != '\0';
+    if (strncmp(route->path, path, length) != 0 || path[length] == '\0') {
+        return false;
+    }
+    size_t part = strcspn(path + length, "/");
+    return route->below == NULL || (part > 0 && strcmp(path + length + part, route->below) == 0);
 }
 
 static void add_method(qn_http_reply *reply, const char *method)

@@ -2,52 +2,103 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "base/random.h"
+#include "server/admission.h"
 #include "server/generate.h"
+#include "server/request_body.h"
+#include "server/responses_items.h"
 #include "server/responses_request.h"
 #include "server/responses_response.h"
+#include "server/responses_stored.h"
 
-static void body(void *writer, const qn_answer *answer, qn_buffer *out)
+/* What is written to, and where it is kept. */
+typedef struct writer {
+    qn_response response;
+    qn_server *server;
+    qn_stored_response *opened; /* held until the response is over; NULL: it is not kept */
+} writer;
+
+static void report_no_room(qn_server *server)
 {
+    qn_server_report(server, "store", "a response found no room in --responses-store");
+}
+
+/* Before its client learns of the end, and may go on from it. */
+static void keep(writer *w, const qn_stored_text *body, size_t output_at, size_t output_bytes)
+{
+    qn_stored_response *opened = w->opened;
+    w->opened = NULL;
+    if (!qn_response_store_keep(w->server->responses, opened, *body, output_at, output_bytes)) {
+        report_no_room(w->server);
+    }
+}
+
+static void body(void *state, const qn_answer *answer, qn_buffer *out)
+{
+    writer *w = state;
     qn_answer_choice choice = qn_answer_choice_at(answer, 0);
     for (size_t i = 0; i < choice.part_count; i++) {
-        qn_response_add(writer, &choice.parts[i], NULL);
+        qn_response_add(&w->response, &choice.parts[i], NULL);
     }
-    qn_response_finish(writer, &choice.result, NULL);
-    qn_response_write(writer, &choice.result, out);
+    qn_response_finish(&w->response, &choice.result, NULL);
+    size_t output_at, output_bytes;
+    qn_response_write(&w->response, &choice.result, out, &output_at, &output_bytes);
+    if (w->opened != NULL && !out->failed) {
+        keep(w, &(qn_stored_text){.text = qn_buffer_string(out), .bytes = out->size}, output_at, output_bytes);
+    }
 }
 
-static void begin(void *writer, const qn_answer *answer, qn_buffer *out)
+static void begin(void *state, const qn_answer *answer, qn_buffer *out)
 {
     (void)answer;
-    qn_response_write_start(writer, out);
+    qn_response_write_start(&((writer *)state)->response, out);
 }
 
-static void news(void *writer, const qn_answer *answer, const qn_answer_choice *choice, qn_buffer *out)
+static void keep_streamed(writer *w, const qn_result *result)
+{
+    qn_buffer whole = {0};
+    size_t output_at, output_bytes;
+    qn_response_write(&w->response, result, &whole, &output_at, &output_bytes);
+    if (whole.failed) {
+        report_no_room(w->server);
+    } else {
+        keep(w, &(qn_stored_text){.text = qn_buffer_string(&whole), .bytes = whole.size}, output_at, output_bytes);
+    }
+    qn_buffer_free(&whole);
+}
+
+static void news(void *state, const qn_answer *answer, const qn_answer_choice *choice, qn_buffer *out)
 {
     (void)answer;
+    writer *w = state;
     for (size_t i = 0; i < choice->part_count; i++) {
-        qn_response_add(writer, &choice->parts[i], out);
+        qn_response_add(&w->response, &choice->parts[i], out);
     }
     if (choice->over) {
-        qn_response_finish(writer, &choice->result, out);
+        qn_response_finish(&w->response, &choice->result, out);
+    }
+    if (choice->over && w->opened != NULL && !out->failed) {
+        keep_streamed(w, &choice->result);
     }
 }
 
-static void end(void *writer, const qn_answer *answer, qn_buffer *out)
+static void end(void *state, const qn_answer *answer, qn_buffer *out)
 {
-    (void)writer, (void)answer, (void)out; /* the news of the only choice's end were all */
+    (void)state, (void)answer, (void)out; /* the news of the only choice's end were all */
 }
 
-static void fail(void *writer, const qn_api_error *error, const qn_error *err, qn_buffer *out)
+static void fail(void *state, const qn_api_error *error, const qn_error *err, qn_buffer *out)
 {
     (void)error;
-    qn_response_write_failure(writer, err->message, out);
+    qn_response_write_failure(&((writer *)state)->response, err->message, out);
 }
 
-static void free_writer(void *writer)
+static void free_writer(void *state)
 {
-    qn_response_free(writer);
-    qn_free(writer);
+    writer *w = state;
+    qn_response_store_release(w->server->responses, w->opened);
+    qn_response_free(&w->response);
+    qn_free(w);
 }
 
 static const qn_answer_api api = {
@@ -68,17 +119,59 @@ static void report_fields(qn_server *server, const qn_responses_request *r)
     qn_generate_report(server, &r->generation);
 }
 
-/* No response is kept, so that none can be gone on from. */
-static qn_status check_previous(const qn_responses_request *r, qn_api_error *error, qn_error *err)
+/* ---- the conversation before ---- */
+
+/* The response that a request goes on from. */
+typedef struct conversation {
+    qn_stored_response *previous; /* held; NULL: none */
+    size_t memory;                /* taken for its items */
+} conversation;
+
+static qn_status read_items(qn_server *server, const qn_stored_text *arrays, size_t count, conversation *c,
+                            qn_responses_request *r, qn_error *err)
+{
+    size_t cost = 0;
+    for (size_t i = 0; i < count; i++) {
+        cost += qn_request_body_cost(arrays[i].text, arrays[i].bytes);
+    }
+    c->memory = qn_budget_take(&server->history_memory, cost);
+    json_t *history = NULL;
+    qn_status status = qn_responses_items_parse(arrays, count, &history, err);
+    if (status == QN_OK) {
+        status = qn_responses_request_continue(r, history, err);
+    }
+    json_decref(history);
+    return status;
+}
+
+/* Puts what came before into the request's messages. */
+static qn_status read_conversation(qn_server *server, const qn_http_exchange *exchange, qn_responses_request *r,
+                                   conversation *c, qn_api_error *error, qn_error *err)
 {
     if (r->previous == NULL) {
         return QN_OK;
     }
-    *error = (qn_api_error){.status = 404, .code = "previous_response_not_found"};
-    return qn_fail_field(err, QN_USAGE, "previous_response_id",
-                         "previous_response_id: %.80s is not here, responses are not kept: send its items as input",
-                         r->previous);
+    qn_status status = qn_responses_find(server, exchange, r->previous, "previous_response_id",
+                                         "previous_response_not_found", &c->previous, error, err);
+    qn_stored_text *arrays = NULL;
+    size_t count = 0;
+    if (status == QN_OK) {
+        status = qn_responses_items_before(c->previous, &arrays, &count, err);
+    }
+    if (status == QN_OK) {
+        status = read_items(server, arrays, count, c, r, err);
+    }
+    qn_free(arrays);
+    return status;
 }
+
+static void free_conversation(qn_server *server, conversation *c)
+{
+    qn_response_store_release(server->responses, c->previous);
+    qn_budget_give(&server->history_memory, c->memory);
+}
+
+/* ---- the start of an answer ---- */
 
 static qn_status make_prompt(const qn_server *server, const qn_responses_request *r, qn_tokens *out,
                              qn_api_error *error, qn_error *err)
@@ -91,37 +184,69 @@ static qn_status make_prompt(const qn_server *server, const qn_responses_request
     return status == QN_OK ? qn_generate_check_length(server, out->count, "input", &r->generation, error, err) : status;
 }
 
-static qn_status new_writer(const qn_server *server, const qn_responses_request *r, const char *request_id, void **out,
-                            qn_error *err)
+/* Makes room for a response that is to be kept. */
+static void open_store(writer *w, const qn_http_exchange *exchange, const qn_responses_request *r,
+                       qn_stored_response *previous)
 {
-    qn_response *response = qn_alloc_zero(1, sizeof *response);
-    if (response == NULL) {
-        return qn_fail_memory(err, "request", sizeof *response);
+    qn_server *server = w->server;
+    if (!r->store) {
+        return;
     }
-    response->prompt_details = server->options.prompt_details;
-    qn_status status = qn_response_start(response, request_id, server->options.model_names[0], r, err);
+    if (server->responses == NULL) {
+        if (qn_field_get(r->document, "store") != NULL) {
+            qn_server_report(server, "store", "no response is kept (--responses-store 0)");
+        }
+        return;
+    }
+    qn_buffer items = {0};
+    qn_responses_items_write(qn_field_get(r->document, "input"), qn_random_seed(), &items);
+    if (!items.failed) {
+        w->opened = qn_response_store_open(server->responses,
+                                           qn_admission_client_key(&server->options.admission, exchange),
+                                           w->response.id, previous,
+                                           (qn_stored_text){.text = qn_buffer_string(&items), .bytes = items.size});
+    }
+    qn_buffer_free(&items);
+    if (w->opened == NULL) {
+        report_no_room(server);
+    }
+    w->response.store = w->opened != NULL;
+}
+
+static qn_status new_writer(qn_server *server, const qn_http_exchange *exchange, const qn_responses_request *r,
+                            qn_stored_response *previous, void **out, qn_error *err)
+{
+    writer *w = qn_alloc_zero(1, sizeof *w);
+    if (w == NULL) {
+        return qn_fail_memory(err, "request", sizeof *w);
+    }
+    w->server = server;
+    w->response.prompt_details = server->options.prompt_details;
+    qn_response_name(&w->response);
+    open_store(w, exchange, r, previous);
+    qn_status status = qn_response_start(&w->response, server->options.model_names[0], r, err);
     if (status != QN_OK) {
-        free_writer(response);
+        free_writer(w);
         return status;
     }
-    *out = response;
+    *out = w;
     return QN_OK;
 }
 
-static qn_status start_answer(qn_server *server, const qn_responses_request *r, const char *request_id,
-                              const qn_tokens *prompt, qn_answer **out, qn_error *err)
+static qn_status start_answer(qn_server *server, const qn_http_exchange *exchange, const qn_responses_request *r,
+                              qn_stored_response *previous, const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
-    void *writer = NULL;
+    void *made = NULL;
     qn_answer_options options = {.generation = &r->generation, .logprobs = -1};
     qn_status status = qn_tool_choice_tools(&r->tools, &options.tools, err);
     if (status == QN_OK) {
         status = qn_tool_choice_grammar(server, &r->tools, &r->form.format, &options.grammar, err);
     }
     if (status == QN_OK) {
-        status = new_writer(server, r, request_id, &writer, err);
+        status = new_writer(server, exchange, r, previous, &made, err);
     }
     if (status == QN_OK) {
-        status = qn_answer_start(server, &api, writer, &options, prompt, 1, out, err);
+        status = qn_answer_start(server, &api, made, &options, prompt, 1, out, err);
     } else {
         qn_tool_list_free(options.tools);
     }
@@ -129,21 +254,24 @@ static qn_status start_answer(qn_server *server, const qn_responses_request *r, 
     return status;
 }
 
-static qn_status start_parsed(qn_server *server, const qn_responses_request *r, const char *request_id, qn_answer **out,
-                              qn_api_error *error, qn_error *err)
+static qn_status start_parsed(qn_server *server, const qn_http_exchange *exchange, qn_responses_request *r,
+                              qn_answer **out, qn_api_error *error, qn_error *err)
 {
+    conversation before = {0};
     qn_tokens prompt = {0};
     qn_status status = qn_generate_check_model(server, r->model, error, err);
     if (status == QN_OK) {
-        status = check_previous(r, error, err);
+        status = read_conversation(server, exchange, r, &before, error, err);
     }
     if (status == QN_OK) {
+        report_fields(server, r);
         status = make_prompt(server, r, &prompt, error, err);
     }
     if (status == QN_OK) {
-        status = start_answer(server, r, request_id, &prompt, out, err);
+        status = start_answer(server, exchange, r, before.previous, &prompt, out, err);
     }
     qn_tokens_free(&prompt);
+    free_conversation(server, &before);
     return status;
 }
 
@@ -156,11 +284,10 @@ static qn_status start(qn_server *server, const qn_http_request *request, qn_ans
     if (status != QN_OK) {
         return status;
     }
-    report_fields(server, &parsed);
     *stream = parsed.stream;
     status = qn_generate_name_request(request, parsed.request_id, err);
     if (status == QN_OK) {
-        status = start_parsed(server, &parsed, qn_http_request_id(request->exchange), out, error, err);
+        status = start_parsed(server, request->exchange, &parsed, out, error, err);
     }
     qn_responses_request_free(&parsed);
     return status;

@@ -257,23 +257,40 @@ static qn_status take_item(reader *r, size_t index, const json_t *item, qn_error
                          index, type);
 }
 
-qn_status qn_responses_input_translate(const json_t *input, json_t *messages, qn_unknown_fields *unknown, qn_error *err)
+static qn_status take_items(reader *r, const json_t *items, qn_error *err)
 {
-    reader r = {.messages = messages, .unknown = unknown};
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < json_array_size(items) && status == QN_OK; i++) {
+        status = take_item(r, i, json_array_get(items, i), err);
+    }
+    return status;
+}
+
+static qn_status take_input(reader *r, const json_t *input, size_t before, qn_error *err)
+{
     if (json_is_string(input)) {
-        return append_message(&r, "user", json_incref((json_t *)(uintptr_t)input), err);
+        return append_message(r, "user", json_incref((json_t *)(uintptr_t)input), err);
     }
     if (!json_is_array(input)) {
         return qn_fail_field(err, QN_USAGE, "input", "input: %s: send a string or a list of items",
                              input == NULL ? "missing" : qn_json_type_name(input));
     }
     size_t count = json_array_size(input);
-    if (count == 0 || count > QN_CHAT_MAX_MESSAGES) {
-        return qn_fail_field(err, QN_USAGE, "input", "input: %zu items: send 1 to %d", count, QN_CHAT_MAX_MESSAGES);
+    if (count == 0 || count > QN_CHAT_MAX_MESSAGES - before) {
+        return qn_fail_field(err, QN_USAGE, "input", "input: %zu items, %zu before them: send 1 to %d in all", count,
+                             before, QN_CHAT_MAX_MESSAGES);
     }
-    qn_status status = QN_OK;
-    for (size_t i = 0; i < count && status == QN_OK; i++) {
-        status = take_item(&r, i, json_array_get(input, i), err);
+    return take_items(r, input, err);
+}
+
+qn_status qn_responses_input_translate(const json_t *history, const json_t *input, json_t *messages,
+                                       qn_unknown_fields *unknown, qn_error *err)
+{
+    reader r = {.messages = messages, .unknown = unknown};
+    size_t before = json_array_size(history);
+    if (before >= QN_CHAT_MAX_MESSAGES) {
+        return qn_fail_field(err, QN_USAGE, "input", "input: %zu items before it: begin a new conversation", before);
     }
-    return status;
+    qn_status status = take_items(&r, history, err);
+    return status == QN_OK ? take_input(&r, input, before, err) : status;
 }

@@ -12,9 +12,10 @@
 #include "base/error.h"
 #include "server/request_fields.h"
 
-/* Appends to `messages`, an array, which shares values with the input. QN_USAGE with field "input", the sentence
- * telling the place; QN_RESOURCE. Unknown fields of items are not passed on but reported. */
-qn_status qn_responses_input_translate(const json_t *input, json_t *messages, qn_unknown_fields *unknown,
-                                       qn_error *err);
+/* Appends to `messages`, an array, which shares values with the input: what `history` has, a list of items that were
+ * accepted before (NULL: none), and then the input. QN_USAGE with field "input", the sentence telling the place;
+ * QN_RESOURCE. Unknown fields of items are not passed on but reported. */
+qn_status qn_responses_input_translate(const json_t *history, const json_t *input, json_t *messages,
+                                       qn_unknown_fields *unknown, qn_error *err);
 
 #endif

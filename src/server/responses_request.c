@@ -25,8 +25,8 @@ static const qn_field fields[] = {
     {.name = "previous_response_id"},
     {.name = "parallel_tool_calls"},
     {.name = "metadata"},
+    {.name = "store"},
     /* About the caller, its caches, or tools that there are not: never about the answer. */
-    {.name = "store", .rule = QN_FIELD_FREE},
     {.name = "user", .rule = QN_FIELD_FREE},
     {.name = "safety_identifier", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_key", .rule = QN_FIELD_FREE},
@@ -92,7 +92,11 @@ static qn_status read_strings(qn_responses_request *r, const qn_chat_defaults *d
     if (status == QN_OK) {
         status = qn_field_string(r->document, "request_id", &r->request_id, err);
     }
-    return status == QN_OK ? qn_field_string(r->document, "previous_response_id", &r->previous, err) : status;
+    if (status == QN_OK) {
+        status = qn_field_string(r->document, "previous_response_id", &r->previous, err);
+    }
+    r->store = true;
+    return status == QN_OK ? qn_field_boolean(r->document, "store", &r->store, err) : status;
 }
 
 static qn_status read_generation(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
@@ -226,9 +230,8 @@ static qn_status read_tools(qn_responses_request *r, const qn_chat_defaults *def
     return qn_openai_tools_read(r->document, false, &r->tools, &r->unknown, err);
 }
 
-static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+static qn_status make_messages(qn_responses_request *r, const json_t *history, qn_error *err)
 {
-    (void)defaults;
     const json_t *instructions = qn_field_get(r->document, "instructions");
     if (instructions != NULL && !json_is_string(instructions)) {
         return qn_fail_field(err, QN_USAGE, "instructions", "instructions: %s given: send a string",
@@ -240,7 +243,14 @@ static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *
          json_array_append_new(r->messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions)) != 0)) {
         return no_memory(err);
     }
-    return qn_responses_input_translate(qn_field_get(r->document, "input"), r->messages, &r->unknown_item, err);
+    return qn_responses_input_translate(history, qn_field_get(r->document, "input"), r->messages, &r->unknown_item,
+                                        err);
+}
+
+static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
+{
+    (void)defaults;
+    return r->previous == NULL ? make_messages(r, NULL, err) : QN_OK;
 }
 
 static qn_status read_request(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
@@ -268,6 +278,11 @@ qn_status qn_responses_request_parse(const char *body, size_t bytes, const qn_ch
         qn_responses_request_free(out);
     }
     return status;
+}
+
+qn_status qn_responses_request_continue(qn_responses_request *request, const json_t *history, qn_error *err)
+{
+    return make_messages(request, history, err);
 }
 
 void qn_responses_request_free(qn_responses_request *request)

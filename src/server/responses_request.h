@@ -24,7 +24,8 @@ typedef struct qn_responses_request {
     const char *model;      /* NULL: not said */
     const char *request_id; /* the same */
     const char *previous;   /* previous_response_id; NULL: none */
-    json_t *messages;       /* in OpenAI's chat shape, instructions first */
+    bool store;             /* may be kept */
+    json_t *messages;       /* in OpenAI's chat shape, instructions first; NULL where `previous` is not */
     qn_tool_choice tools;
     qn_format_fields form;
     json_t *kwargs; /* template variables: the defaults, chat_template_kwargs and reasoning.effort */
@@ -35,9 +36,15 @@ typedef struct qn_responses_request {
 } qn_responses_request;
 
 /* QN_USAGE: the client's fault, err->field the parameter ("" when it is the body as a whole); QN_RESOURCE. On success
- * the caller releases *out with qn_responses_request_free. */
+ * the caller releases *out with qn_responses_request_free. Messages of a request that goes on from another are left to
+ * qn_responses_request_continue. */
 qn_status qn_responses_request_parse(const char *body, size_t bytes, const qn_chat_defaults *defaults,
                                      qn_responses_request *out, qn_error *err);
+
+/* Makes the messages of a request that goes on from another: its own instructions, the items of the conversation
+ * before (qn_responses_items_parse), and its input. Errors as above. */
+qn_status qn_responses_request_continue(qn_responses_request *request, const json_t *history, qn_error *err);
+
 void qn_responses_request_free(qn_responses_request *request); /* back to {0}; {0} is fine */
 
 #endif

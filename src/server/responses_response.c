@@ -53,9 +53,9 @@ static qn_status write_settings(qn_response *r, const char *model, const qn_resp
     const qn_sampling *sampling = &request->generation.sampling;
     qn_buffer_format(&r->settings, ",\"temperature\":%g,\"top_p\":%g", (double)sampling->temperature,
                      (double)sampling->top_p);
-    qn_buffer_text(&r->settings,
-                   ",\"background\":false,\"service_tier\":\"default\",\"store\":false,\"top_logprobs\":0,"
-                   "\"truncation\":\"disabled\"");
+    qn_buffer_text(&r->settings, ",\"background\":false,\"service_tier\":\"default\",\"top_logprobs\":0,"
+                                 "\"truncation\":\"disabled\"");
+    qn_buffer_format(&r->settings, ",\"store\":%s", r->store ? "true" : "false");
     qn_status status = QN_OK;
     for (size_t i = 0; i < sizeof told / sizeof told[0] && status == QN_OK; i++) {
         status = echo(r, request->document, told[i].name, told[i].otherwise, err);
@@ -63,12 +63,16 @@ static qn_status write_settings(qn_response *r, const char *model, const qn_resp
     return status == QN_OK && r->settings.failed ? qn_fail_memory(err, "response", r->settings.size) : status;
 }
 
-qn_status qn_response_start(qn_response *response, const char *request_id, const char *model,
-                            const qn_responses_request *request, qn_error *err)
+void qn_response_name(qn_response *response)
 {
-    snprintf(response->id, sizeof response->id, "resp_%s", request_id);
+    snprintf(response->id, sizeof response->id, "resp_%016" PRIx64 "%016" PRIx64, qn_random_seed(), qn_random_seed());
     response->created = qn_unix_seconds();
     response->salt = qn_random_seed();
+}
+
+qn_status qn_response_start(qn_response *response, const char *model, const qn_responses_request *request,
+                            qn_error *err)
+{
     return write_settings(response, model, request, err);
 }
 
@@ -147,8 +151,8 @@ static bool was_cut(const qn_result *result)
     return result->finish == QN_FINISH_LENGTH || result->finish == QN_FINISH_REPETITION;
 }
 
-/* result NULL: it is not over, or has failed with the message. */
-static void write_response(qn_buffer *out, const qn_response *r, const qn_result *result, const char *failure)
+/* result NULL: it is not over, or has failed with the message. Returns where the array of items begins. */
+static size_t write_response(qn_buffer *out, const qn_response *r, const qn_result *result, const char *failure)
 {
     const char *status = failure != NULL   ? "failed"
                          : result == NULL  ? "in_progress"
@@ -167,7 +171,9 @@ static void write_response(qn_buffer *out, const qn_response *r, const qn_result
     qn_buffer_text(out, ",\"incomplete_details\":");
     qn_buffer_text(out, result != NULL && was_cut(result) ? "{\"reason\":\"max_output_tokens\"}" : "null");
     append_buffer(out, &r->settings);
-    qn_buffer_text(out, ",\"output\":[");
+    qn_buffer_text(out, ",\"output\":");
+    size_t output_at = out->size;
+    qn_buffer_char(out, '[');
     append_buffer(out, &r->done);
     qn_buffer_text(out, "],\"usage\":");
     if (result != NULL) {
@@ -176,6 +182,7 @@ static void write_response(qn_buffer *out, const qn_response *r, const qn_result
         qn_buffer_text(out, "null");
     }
     qn_buffer_char(out, '}');
+    return output_at;
 }
 
 /* ---- events ---- */
@@ -330,7 +337,9 @@ void qn_response_write_failure(qn_response *response, const char *message, qn_bu
     tell_response(response, "response.failed", NULL, message, events);
 }
 
-void qn_response_write(const qn_response *response, const qn_result *result, qn_buffer *out)
+void qn_response_write(const qn_response *response, const qn_result *result, qn_buffer *out, size_t *output_at,
+                       size_t *output_bytes)
 {
-    write_response(out, response, result, NULL);
+    *output_at = write_response(out, response, result, NULL);
+    *output_bytes = response->done.size + strlen("[]");
 }

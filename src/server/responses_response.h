@@ -11,14 +11,15 @@
 
 #include "base/buffer.h"
 #include "engine/stream.h"
-#include "server/http.h"
+#include "server/response_store.h"
 #include "server/responses_request.h"
 
 /* A response in the making. */
 typedef struct qn_response {
-    char id[16 + QN_HTTP_REQUEST_ID_MAX]; /* "resp_" and the request's id */
+    char id[QN_RESPONSE_ID_BYTES]; /* "resp_" and 128 random bits: requests may share an id, and tell it in a path */
     int64_t created;
     uint64_t salt;        /* in the ids of items */
+    bool store;           /* it is to be kept */
     bool prompt_details;  /* --enable-prompt-tokens-details */
     qn_buffer settings;   /* JSON: what the response tells of its request, each member with a comma before it */
     size_t sequence;      /* events so far */
@@ -29,10 +30,13 @@ typedef struct qn_response {
     qn_buffer text, name; /* of the open item: text or arguments; a call's name */
 } qn_response;
 
-/* Fills in id, time and settings. QN_USAGE: something of the request that can't be told again; QN_RESOURCE. Whatever it
- * returns, qn_response_free releases what there is. */
-qn_status qn_response_start(qn_response *response, const char *request_id, const char *model,
-                            const qn_responses_request *request, qn_error *err);
+/* A new id, and the time. */
+void qn_response_name(qn_response *response);
+
+/* Fills in the settings, `store` as it is by then. QN_USAGE: something of the request that can't be told again;
+ * QN_RESOURCE. Whatever it returns, qn_response_free releases what there is. */
+qn_status qn_response_start(qn_response *response, const char *model, const qn_responses_request *request,
+                            qn_error *err);
 void qn_response_free(qn_response *response);
 
 /* In each, `events` NULL: a whole body is being made. A response whose buffers could not grow fails `events` or `out`.
@@ -42,7 +46,9 @@ void qn_response_add(qn_response *response, const qn_output_event *part, qn_buff
 void qn_response_finish(qn_response *response, const qn_result *result, qn_buffer *events);
 void qn_response_write_failure(qn_response *response, const char *message, qn_buffer *events);
 
-/* After qn_response_finish. */
-void qn_response_write(const qn_response *response, const qn_result *result, qn_buffer *out);
+/* After qn_response_finish. *output_at, from the beginning of `out`, and *output_bytes tell where its array of items
+ * is. */
+void qn_response_write(const qn_response *response, const qn_result *result, qn_buffer *out, size_t *output_at,
+                       size_t *output_bytes);
 
 #endif

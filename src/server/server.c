@@ -25,6 +25,18 @@ static const qn_http_route routes[] = {
     {.method = "POST", .path = "/v1/chat/completions", .handle = qn_handle_chat_completions},
     {.method = "POST", .path = "/v1/completions", .handle = qn_handle_completions},
     {.method = "POST", .path = "/v1/responses", .handle = qn_handle_responses},
+    {.method = "GET", .path = "/v1/responses/", .prefix = true, .below = "", .handle = qn_handle_stored_response},
+    {.method = "DELETE", .path = "/v1/responses/", .prefix = true, .below = "", .handle = qn_handle_delete_response},
+    {.method = "GET",
+     .path = "/v1/responses/",
+     .prefix = true,
+     .below = "/input_items",
+     .handle = qn_handle_input_items},
+    {.method = "POST",
+     .path = "/v1/responses/",
+     .prefix = true,
+     .below = "/cancel",
+     .handle = qn_handle_cancel_response},
     {.method = "POST", .path = "/v1/messages", .handle = qn_handle_messages},
     {.method = "POST", .path = "/v1/messages/count_tokens", .handle = qn_handle_count_tokens},
     {.method = "POST", .path = "/tokenize", .handle = qn_handle_tokenize},
@@ -190,6 +202,8 @@ static void free_server(qn_server *server)
     }
     qn_grammar_cache_free(server->grammars);
     qn_vocabulary_trie_free(server->trie);
+    qn_response_store_free(server->responses);
+    qn_budget_destroy(&server->history_memory);
     qn_budget_destroy(&server->body_memory);
     pthread_mutex_destroy(&server->mutex);
     qn_free(server);
@@ -207,6 +221,7 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
     server->started_s = qn_unix_seconds();
     pthread_mutex_init(&server->mutex, NULL);
     qn_budget_init(&server->body_memory, BODY_MEMORY_BYTES);
+    qn_budget_init(&server->history_memory, BODY_MEMORY_BYTES);
     const qn_http_options http = {
         .routes = routes,
         .route_count = sizeof routes / sizeof routes[0],
@@ -226,6 +241,9 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         status = qn_grammar_cache_new(qn_engine_tokenizer(engine), server->trie, &server->grammars, err);
     }
     server->call_line_breaks = qn_tool_choice_line_breaks(engine);
+    if (status == QN_OK && options->responses_store_bytes > 0) {
+        status = qn_response_store_new(options->responses_store_bytes, &server->responses, err);
+    }
     if (status == QN_OK) {
         status = qn_http_start(&http, socket, &server->http, err);
     }

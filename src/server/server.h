@@ -32,6 +32,7 @@ typedef struct qn_server_options {
     const qn_tls *tls;              /* NULL: plain HTTP. Lives as long as the server */
     size_t max_connections_each;    /* of one address; 0: no limit */
     qn_request_log request_log;     /* --log-requests; {0}: nothing */
+    size_t responses_store_bytes;   /* --responses-store; 0: no response is kept */
     qn_admission admission;         /* what it points to lives as long as the server */
 } qn_server_options;
 

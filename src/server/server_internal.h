@@ -9,6 +9,7 @@
 #include "server/budget.h"
 #include "server/grammar_cache.h"
 #include "server/request_fields.h"
+#include "server/response_store.h"
 #include "server/server.h"
 
 enum { QN_SERVER_REPORTED_MAX = 64 };
@@ -25,7 +26,9 @@ struct qn_server {
     bool draining;
     char *reported[QN_SERVER_REPORTED_MAX]; /* fields that were reported once */
     size_t reported_count;
-    qn_budget body_memory; /* taken while a body is a tree in memory */
+    qn_budget body_memory;    /* taken while a body is a tree in memory */
+    qn_budget history_memory; /* the same of conversations from the store; taken after body_memory, never before it */
+    qn_response_store *responses; /* NULL: none is kept */
 };
 
 /* What is answered where; live for ever. */
@@ -62,6 +65,10 @@ void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error er
 /* One file each; qn_http_handler with the qn_server as context. */
 void qn_handle_chat_completions(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_responses(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_stored_response(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_input_items(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_delete_response(void *context, const qn_http_request *request, qn_http_reply *reply);
+void qn_handle_cancel_response(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_messages(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_count_tokens(void *context, const qn_http_request *request, qn_http_reply *reply);
 void qn_handle_completions(void *context, const qn_http_request *request, qn_http_reply *reply);

@@ -73,12 +73,14 @@ static void test_it_is_of_this_version_and_refers_to_what_it_has(void **state)
 
 /* ---- paths ---- */
 
-/* A prefix route's rest is the last part of the path, in braces. */
+/* What follows a prefix route's path is a part in braces, and what the route has below it. */
 static bool is_documented_as(const qn_http_route *route, const char *path, const char *method)
 {
     size_t bytes = route->prefix ? strcspn(path, "{") : strlen(path);
+    const char *behind = strchr(path, '}') != NULL ? strchr(path, '}') + 1 : "";
     return bytes == strlen(route->path) && strncmp(route->path, path, bytes) == 0 &&
-           (path[bytes] == '{') == route->prefix && strcasecmp(route->method, method) == 0;
+           (path[bytes] == '{') == route->prefix && strcmp(behind, route->below != NULL ? route->below : "") == 0 &&
+           strcasecmp(route->method, method) == 0;
 }
 
 static void test_its_operations_are_the_routes(void **state)

@@ -15,7 +15,7 @@ static void assert_becomes(const char *input, const char *wanted)
            *before = json_deep_copy(given);
     qn_unknown_fields unknown = {0};
     qn_error err;
-    if (qn_responses_input_translate(given, out, &unknown, &err) != QN_OK) {
+    if (qn_responses_input_translate(NULL, given, out, &unknown, &err) != QN_OK) {
         fail_msg("%s: %s", input, err.message);
     }
     char *text = json_dumps(out, JSON_COMPACT);
@@ -68,7 +68,7 @@ static void assert_refused(const char *input, const char *part)
     json_t *given = quoted_json(input), *out = json_array();
     qn_unknown_fields unknown = {0};
     qn_error err;
-    if (qn_responses_input_translate(given, out, &unknown, &err) != QN_USAGE) {
+    if (qn_responses_input_translate(NULL, given, out, &unknown, &err) != QN_USAGE) {
         fail_msg("not refused: %s", input);
     }
     assert_string_equal(err.field, "input");

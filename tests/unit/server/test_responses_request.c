@@ -66,7 +66,16 @@ static void test_all_fields(void **state)
     assert_string_equal(r.model, "m");
     assert_string_equal(r.previous, "resp_1");
     assert_string_equal(r.request_id, "q");
-    assert_int_equal(json_array_size(r.messages), 2);
+    assert_null(r.messages); /* before the conversation is there that it goes on from */
+    json_t *history = quoted_json("[{'role':'user','content':'a'},{'role':'assistant','content':'b'}]");
+    assert_int_equal(qn_responses_request_continue(&r, history, &err), QN_OK);
+    json_decref(history);
+    char *messages = json_dumps(r.messages, JSON_COMPACT);
+    assert_string_equal(messages, "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":"
+                                  "\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":"
+                                  "\"Hi\"}]");
+    free(messages);
+    assert_true(r.store);
     assert_int_equal(r.generation.max_tokens, 20);
     assert_string_equal(r.generation.max_tokens_field, "max_output_tokens");
     assert_int_equal(r.generation.stop_count, 1);

@@ -22,9 +22,10 @@ static void start(qn_response *r, const char *body)
     qn_error err;
     *r = (qn_response){0};
     assert_int_equal(qn_responses_request_parse(body, strlen(body), &defaults, &request, &err), QN_OK);
-    assert_int_equal(qn_response_start(r, "q1", "quern-tiny", &request, &err), QN_OK);
+    qn_response_name(r);
+    assert_int_equal(qn_response_start(r, "quern-tiny", &request, &err), QN_OK);
     qn_responses_request_free(&request);
-    assert_string_equal(r->id, "resp_q1");
+    assert_int_equal(strlen(r->id), strlen("resp_") + 32);
 }
 
 static qn_result result(qn_finish finish)
@@ -94,6 +95,7 @@ static void test_stream_and_whole(void **state)
     start(&whole, "{\"input\":\"Hi\",\"metadata\":{\"k\":\"v\"}}");
     whole.salt = streamed.salt;
     whole.created = streamed.created;
+    memcpy(whole.id, streamed.id, sizeof whole.id);
     qn_buffer out = {0}, body = {0};
     qn_result r = result(QN_FINISH_STOP);
     qn_response_write_start(&streamed, &out);
@@ -103,7 +105,8 @@ static void test_stream_and_whole(void **state)
     }
     qn_response_finish(&streamed, &r, &out);
     qn_response_finish(&whole, &r, NULL);
-    qn_response_write(&whole, &r, &body);
+    size_t output_at = 0, output_bytes = 0;
+    qn_response_write(&whole, &r, &body, &output_at, &output_bytes);
     json_t *events = events_of(&out);
     assert_types(events);
     const json_t *last = json_object_get(json_array_get(events, json_array_size(events) - 1), "response");
@@ -113,6 +116,9 @@ static void test_stream_and_whole(void **state)
     assert_string_equal(json_string_value(json_object_get(json_object_get(response, "metadata"), "k")), "v");
     const json_t *output = json_object_get(response, "output");
     assert_int_equal(json_array_size(output), 3);
+    json_t *told_output = json_loadb(qn_buffer_string(&body) + output_at, output_bytes, 0, NULL);
+    assert_true(json_equal(told_output, output));
+    json_decref(told_output);
     const json_t *call = json_array_get(output, 2);
     assert_string_equal(json_string_value(json_object_get(call, "arguments")), "{\"a\": 1}");
     assert_string_equal(json_string_value(json_object_get(call, "name")), "f");
@@ -135,7 +141,8 @@ static void test_what_was_cut(void **state)
         qn_response_add(&response, &parts[i], NULL);
     }
     qn_response_finish(&response, &r, NULL);
-    qn_response_write(&response, &r, &out);
+    size_t output_at, output_bytes;
+    qn_response_write(&response, &r, &out, &output_at, &output_bytes);
     json_t *told = json_loadb(qn_buffer_string(&out), out.size, 0, NULL);
     assert_string_equal(json_string_value(json_object_get(told, "status")), "incomplete");
     const json_t *details = json_object_get(told, "incomplete_details");
