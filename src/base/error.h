@@ -8,7 +8,7 @@
 
 #include <stdarg.h>
 
-/* The values are the process's exit codes (DESIGN 2). */
+/* The values are the process's exit codes (docs/cli.md). */
 typedef enum qn_status {
     QN_OK = 0,
     QN_FAILED = 1,    /* the work itself fell short: a gate, a comparison */

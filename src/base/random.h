@@ -2,7 +2,7 @@
  *
  * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). The same key and counter
  * give the same four words everywhere, which is what lets a request's noise be drawn at any position in any
- * order (DESIGN 4). */
+ * order (docs/sampling.md). */
 #ifndef QN_BASE_RANDOM_H
 #define QN_BASE_RANDOM_H
 

@@ -1,9 +1,9 @@
 /* The engine: a model directory opened, and requests answered from it.
  *
  * Joins checkpoint, model, cache, tokenizer, chat template and sampler. A thread of its own steps over all running
- * requests at once (engine/loop.h); neither the others of a step nor speculation (MTP) ever change what a request gets
- * (DESIGN 3.3, 4). Requests come from any thread: as tokens by engine/job.h, as text by engine/stream.h, or in one call
- * by qn_engine_generate. */
+ * requests at once (engine/loop.c); neither the others of a step nor speculation (MTP) ever change what a request gets
+ * (docs/engine.md). Requests come from any thread: as tokens by engine/job.h, as text by engine/stream.h, or in one
+ * call by qn_engine_generate. */
 #ifndef QN_ENGINE_ENGINE_H
 #define QN_ENGINE_ENGINE_H
 

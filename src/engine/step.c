@@ -1,8 +1,9 @@
 /* One step: forward, logits, sampling, verification of drafts, and what follows from the new tokens.
  *
  * The target's token at each row is sampled as if the drafts before it stood; it does while each equals the target's
- * own sample before it, so what comes out is what the target alone would have said, whatever was drafted (DESIGN 4).
- * Tokens go to their readers before the next drafts are made; the end of an answer after its blocks are shared. */
+ * own sample before it, so what comes out is what the target alone would have said, whatever was drafted
+ * (docs/engine.md). Tokens go to their readers before the next drafts are made; the end of an answer after its blocks
+ * are shared. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -2,8 +2,9 @@
  *
  * The forward pass is the one that docs/model.md spells out. A call takes rows of one or several sequences (prompt
  * chunks, decode rows, verify rows alike); each row's result is bit-identical whatever else is in the call
- * (DESIGN 3.3). One thread calls; the work runs on the pool. All buffers of a call are allocated at open, from max_rows
- * and max_context_tokens, or by qn_model_reserve, once the context has been chosen by what the buffers measure. */
+ * (docs/kernels.md). One thread calls; the work runs on the pool. All buffers of a call are allocated at open, from
+ * max_rows and max_context_tokens, or by qn_model_reserve, once the context has been chosen by what the buffers
+ * measure. */
 #ifndef QN_MODEL_MODEL_H
 #define QN_MODEL_MODEL_H
 

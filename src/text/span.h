@@ -1,7 +1,7 @@
 /* Byte ranges of a text, kept as a list: which of its bytes came from a request.
  *
  * The chat template gives them (text/chat.h), the encoder obeys them: inside a span no special token is recognised, so
- * that no message can forge a turn (DESIGN 5). */
+ * that no message can forge a turn (docs/templates.md). */
 #ifndef QN_TEXT_SPAN_H
 #define QN_TEXT_SPAN_H
 

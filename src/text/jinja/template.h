@@ -6,7 +6,7 @@
  * what it is given and the clock, and changes nothing: there is no I/O in the language.
  *
  * Every string remembers byte by byte whether it came from the request, through every operation, so that the caller
- * can encode request text as ordinary text and only the template's own text as special tokens (DESIGN 5).
+ * can encode request text as ordinary text and only the template's own text as special tokens (docs/templates.md).
  *
  * Threads: a compiled template never changes; any number of threads may render it at once. */
 #ifndef QN_TEXT_JINJA_TEMPLATE_H
