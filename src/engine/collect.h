@@ -5,8 +5,7 @@
  * n * num_experts_per_tok to the counts of every sparse layer. The MTP layer runs teacher-forced behind each window, as
  * in `eval logits --mtp`, and its experts count likewise. Inputs are taken in float32, before they are rounded to BF16,
  * and squared, divided by their mean square and added in float64 in the order of the text: the sums depend neither on
- * threads nor on chunks. Internal to
- * this room but for making and finishing one. */
+ * threads nor on chunks. Internal to this room but for making and finishing one. */
 #ifndef QN_ENGINE_COLLECT_H
 #define QN_ENGINE_COLLECT_H
 

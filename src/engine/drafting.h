@@ -12,8 +12,8 @@
 #include "engine/engine_internal.h"
 
 /* Decides how many drafts each part of the step makes next, and makes the entries of the positions that the parts keep,
- * or puts them off; the tokens behind them are known. A request whose entries can't
- * be computed goes on without drafts, with a line saying so. */
+ * or puts them off; the tokens behind them are known. A request whose entries can't be computed
+ * goes on without drafts, with a line saying so. */
 void qn_follow(qn_engine *engine);
 
 /* Drafts of the step's parts that go on, behind their tokens: job->draft_count of them. */

@@ -13,13 +13,13 @@
  * steps, and for each range of mean positions. A slot forgets only by steps of its own kind, so that hours of decode
  * steps don't erase what a prompt costs; slots not seen for long count less. The coefficients are fitted to the slots
  * by non-negative least squares of relative errors; where steps tell nothing (only one batch size seen so far) the
- * slopes follow their neighbours. A step that takes more than thrice
- * what its kind takes is ignored until three of its kind in a row say the same: a page-fault storm or a suspended
- * machine is not the cost of a step. A step that is as much faster is believed at once. Where the median of the last
- * five steps is off by more than 30 %, the machine itself has become slower or faster, and all slots follow.
+ * slopes follow their neighbours. A step that takes more than thrice what its kind takes is ignored
+ * until three of its kind in a row say the same: a page-fault storm or a suspended machine is not the cost of a step. A
+ * step that is as much faster is believed at once. Where the median of the last five steps is off by more than 30 %,
+ * the machine itself has become slower or faster, and all slots follow.
  *
- * All functions are deterministic, allocate nothing and take some tens of microseconds at most. One thread at a time.
- */
+ * All functions are deterministic and allocate nothing; each takes some tens of microseconds at most. One thread at a
+ * time. */
 #ifndef QN_SCHEDULE_COST_H
 #define QN_SCHEDULE_COST_H
 

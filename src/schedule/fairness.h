@@ -3,19 +3,19 @@
  * Every step computes all decode rows. What may be added to it from prompts is bounded by
  *
  * - rows: max_num_batched_tokens, and long_prefill_token_threshold for a single prompt while others run (vLLM caps
- * every request so in every step; here a prompt that is alone goes on unhindered);
+ *   every request so in every step; here a prompt that is alone goes on unhindered);
  * - time: while requests decode, the predicted step stays within nine tenths of max_decode_gap_us, after what the
  *   longest-waiting request has waited already, what a step takes outside of the model, and a factor of caution. The
  *   factor is what the prediction was last wrong by: it rises at once when a step takes longer than predicted (at most
- * to 4) and falls slowly. Where the cost model has no evidence, a step at most doubles the rows seen so far; the first
- *   chunk has 16;
+ *   to 4) and falls slowly. Where the cost model has no evidence, a step at most doubles the rows seen so far; the
+ *   first chunk has 16;
  * - share: while requests decode, prompts of more than long_prefill_min_tokens take at most the share
- * long_prefill_share of the time. Counted is measured time: what their rows add to a step, as the cost model divides
- * it, against all time that goes by. It is a bucket: they go ahead when it isn't in debt, and half a second may be
- * saved up.
+ *   long_prefill_share of the time. Counted is measured time: what their rows add to a step, as the cost model divides
+ *   it, against all time that goes by. It is a bucket: they go ahead when it isn't in debt, and half a second may be
+ *   saved up.
  *
  * Minimal progress: where decode steps leave less than a quarter of the gap for prompts (or are longer than the gap
- * themselves), every fourth step may take up to one and a half times the gap, or the decode step, whichever is longer.
+ * themselves), every fourth step may take one and a half times the gap, or the decode step's time, whichever is longer.
  * So prompts never starve, and the gap stays below twice its bound if a decode step fits in it.
  *
  * Who gets the rows: first by priority (with by_priority), then the shorter, by what remains of them in octaves (up to
