@@ -223,9 +223,7 @@ void qn_metrics_on_finish(qn_metrics *metrics, const qn_metrics_request *request
     observe(state, QN_HIST_INFERENCE, seconds(request->prefill_us + request->decode_us));
     observe(state, QN_HIST_PROMPT_TOKENS, (double)request->prompt_tokens);
     observe(state, QN_HIST_GENERATION_TOKENS, (double)request->completion_tokens);
-    if (request->max_tokens > 0) {
-        observe(state, QN_HIST_MAX_TOKENS, (double)request->max_tokens);
-    }
+    observe(state, QN_HIST_MAX_TOKENS, (double)request->max_tokens);
     if (request->completion_tokens > 1) {
         double after_first = (double)(request->completion_tokens - 1);
         observe(state, QN_HIST_PER_OUTPUT_TOKEN, seconds(request->decode_us) / after_first);

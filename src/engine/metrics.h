@@ -60,9 +60,9 @@ void qn_metrics_on_token_gap(qn_metrics *metrics, uint64_t gap_us, size_t tokens
 typedef struct qn_metrics_request {
     const char *finished_reason; /* "stop", "length", "abort" (the client left, or its time was over), "error",
                                     "repetition"; anything else counts as an error */
-    uint64_t e2e_us, queue_us, prefill_us, decode_us;
+    uint64_t e2e_us, prefill_us, decode_us;
     size_t prompt_tokens, completion_tokens;
-    size_t max_tokens; /* as asked; 0: not */
+    size_t max_tokens; /* that the answer might have had: as asked, or what the context left */
 } qn_metrics_request;
 void qn_metrics_on_finish(qn_metrics *metrics, const qn_metrics_request *request);
 

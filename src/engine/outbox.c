@@ -16,7 +16,6 @@ static void count_end(const qn_job *job, const qn_job_end *end, uint64_t now_us)
 {
     const qn_metrics_request told = {.finished_reason = reason_of(end),
                                      .e2e_us = now_us - job->submitted_us,
-                                     .queue_us = job->timings.queue_us,
                                      .prefill_us = job->timings.prefill_us,
                                      .decode_us = job->timings.decode_us,
                                      .prompt_tokens = job->request.prompt_count,

@@ -181,7 +181,6 @@ static void test_each_number_lands_where_vllm_has_it(void **state)
     qn_metrics_on_refusal(metrics);
     const qn_metrics_request ended = {.finished_reason = "length",
                                       .e2e_us = 2000000,
-                                      .queue_us = 400000,
                                       .prefill_us = 300000,
                                       .decode_us = 1300000,
                                       .prompt_tokens = 1000,
