@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/finite.h"
 
+_Static_assert((int)QN_MAX_SPECULATIVE_TOKENS <= (int)QN_MAX_AHEAD, "a row may stand behind all drafts");
+
 typedef struct choosing {
     qn_engine *engine;
     const qn_choice *choices;

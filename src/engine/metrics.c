@@ -133,7 +133,7 @@ void qn_metrics_on_step(qn_metrics *metrics, const qn_metrics_step *step)
     state->counters[QN_COUNT_GENERATION_TOKENS] += step->emitted_tokens;
     state->counters[QN_COUNT_DRAFTS] += step->drafting_requests;
     state->counters[QN_COUNT_DRAFT_TOKENS] += step->draft_rows;
-    for (size_t i = 0; i < QN_METRICS_MAX_DEPTH; i++) {
+    for (size_t i = 0; i < QN_MAX_SPECULATIVE_TOKENS; i++) {
         state->accepted_at[i] += step->accepted_at[i];
         state->counters[QN_COUNT_ACCEPTED_TOKENS] += step->accepted_at[i];
     }

@@ -14,10 +14,9 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "engine/request.h"
 
 typedef struct qn_metrics qn_metrics;
-
-enum { QN_METRICS_MAX_DEPTH = 16 }; /* drafts a request has in one step, at most */
 
 qn_status qn_metrics_new(qn_metrics **out, qn_error *err);
 void qn_metrics_free(qn_metrics *metrics); /* NULL is fine */
@@ -33,14 +32,14 @@ void qn_metrics_describe(qn_metrics *metrics, const qn_metrics_config *config);
 
 /* One step of the engine's thread, told after it. */
 typedef struct qn_metrics_step {
-    uint64_t step_us, host_us;                /* the whole step; of it, what was neither in the model nor in sampling */
-    size_t prefill_tokens;                    /* prompt tokens computed */
-    size_t decode_rows, draft_rows;           /* rows computed for answers: of decided tokens; of drafts */
-    size_t emitted_tokens;                    /* of answers */
-    size_t running, waiting;                  /* requests, after the step */
-    size_t drafting_requests;                 /* requests whose drafts were verified in it */
-    size_t accepted_at[QN_METRICS_MAX_DEPTH]; /* of those, how many accepted their draft number d, from 0 */
-    double kv_usage;                          /* share of the pool's blocks that requests hold, after the step */
+    uint64_t step_us, host_us;      /* the whole step; of it, what was neither in the model nor in sampling */
+    size_t prefill_tokens;          /* prompt tokens computed */
+    size_t decode_rows, draft_rows; /* rows computed for answers: of decided tokens; of drafts */
+    size_t emitted_tokens;          /* of answers */
+    size_t running, waiting;        /* requests, after the step */
+    size_t drafting_requests;       /* requests whose drafts were verified in it */
+    size_t accepted_at[QN_MAX_SPECULATIVE_TOKENS]; /* of those, how many accepted their draft number d, from 0 */
+    double kv_usage;                               /* share of the pool's blocks that requests hold, after the step */
 } qn_metrics_step;
 void qn_metrics_on_step(qn_metrics *metrics, const qn_metrics_step *step);
 

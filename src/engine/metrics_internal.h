@@ -54,7 +54,7 @@ typedef struct qn_metrics_state {
     size_t running, waiting;
     double kv_usage;
     uint64_t counters[QN_METRICS_COUNTERS];
-    uint64_t accepted_at[QN_METRICS_MAX_DEPTH];
+    uint64_t accepted_at[QN_MAX_SPECULATIVE_TOKENS];
     uint64_t finished[QN_METRICS_REASONS];
     double host_seconds;
     qn_histogram histograms[QN_METRICS_HISTOGRAMS];

@@ -151,7 +151,7 @@ static void write_accepted_at(text *t)
     static const char name[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
     char more[NUMBER_BYTES];
     write_head(t, name, "counter", "Accepted drafts by their place among a request's drafts, from 0");
-    for (size_t i = 0; i < QN_METRICS_MAX_DEPTH; i++) {
+    for (size_t i = 0; i < QN_MAX_SPECULATIVE_TOKENS; i++) {
         snprintf(more, sizeof more, ",position=\"%zu\"", i);
         write_series(t, name, "", more);
         write_count(t, t->state->accepted_at[i]);

@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 #include "sampling/sampler.h"
+#include "schedule/drafts.h"
 
-enum { QN_MAX_STOP_TOKENS = 64, QN_MAX_SPECULATIVE_TOKENS = 16 };
+enum { QN_MAX_STOP_TOKENS = 64, QN_MAX_SPECULATIVE_TOKENS = QN_MAX_DRAFT_DEPTH };
 
 /* Which tokens may come next: grammars and the like. `fill` sets bit t % 64 of allowed[t / 64] for each token t that
  * may follow the answer's `count` tokens (drafts that are not verified yet among them) and is a pure function of them;
