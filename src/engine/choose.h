@@ -5,8 +5,14 @@
 #include "engine/engine_internal.h"
 
 /* In place of a token. */
-enum { QN_NO_TOKEN = -1, QN_NOT_FINITE = -2, QN_MASK_FAILED = -3 };
+enum {
+    QN_NO_TOKEN = -1,   /* mask, bias and min_tokens leave none */
+    QN_NOT_FINITE = -2, /* a logit is not */
+    QN_MASK_FAILED = -3 /* the request's mask does not know what may come */
+};
 
+/* Samples each choice, from the request's seed and the row's position, into its `out`, with its logprobs and rank where
+ * it wants them. On the engine's thread, which waits for the pool. */
 void qn_choose(qn_engine *engine, const qn_choice *choices, size_t count);
 
 /* Logprobs of given tokens: of row r tokens[r], with the `top` most probable besides, out [count][1 + top]. ranks[r] is

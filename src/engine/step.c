@@ -173,8 +173,10 @@ static void end_without_token(qn_part *part, int32_t why)
         /* only an end token is left, and min_tokens forbids it */
         end_part(part, QN_OK, NULL, QN_FINISH_STOP);
     } else {
-        qn_fail(&err, QN_FAILED, "answer: no token may follow at position %zu: the constraints leave none",
-                job->length);
+        qn_fail(&err, QN_FAILED, "answer: %s at position %zu: %s",
+                why == QN_MASK_FAILED ? "what may follow is not known" : "no token may follow", job->length,
+                why == QN_MASK_FAILED ? "its grammar has too many readings, or memory is short: simplify it"
+                                      : "the constraints leave none: loosen them");
         end_part(part, QN_FAILED, &err, QN_FINISH_CANCELLED);
     }
 }

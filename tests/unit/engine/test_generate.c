@@ -341,6 +341,46 @@ static bool wait_for_idles(void *context, const int32_t *answer, size_t count, u
     return true;
 }
 
+static bool fail_to_tell(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+{
+    (void)context;
+    (void)answer;
+    (void)count;
+    (void)allowed;
+    return false;
+}
+
+static bool leave_nothing(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+{
+    (void)context;
+    (void)answer;
+    (void)count;
+    (void)allowed;
+    return true;
+}
+
+static void a_mask_that_lets_nothing_come_fails_its_request(void **state)
+{
+    (void)state;
+    question q = read_question();
+    qn_engine_options options = tiny_options();
+    qn_engine *engine = open_engine(&options, NULL);
+    const struct {
+        qn_token_mask mask;
+        const char *reason;
+    } cases[] = {{{.fill = leave_nothing}, "no token may follow"}, {{.fill = fail_to_tell}, "is not known"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qn_request request = {
+            .prompt_ids = q.ids, .prompt_count = q.count, .sampling = qn_sampling_greedy(), .mask = cases[i].mask};
+        qn_result result;
+        qn_error err;
+        assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_FAILED);
+        assert_non_null(strstr(err.message, cases[i].reason));
+    }
+    qn_engine_close(engine);
+    free(q.ids);
+}
+
 static void any_listener_may_call_it_off(void **state)
 {
     (void)state;
@@ -500,6 +540,7 @@ int main(void)
         cmocka_unit_test(text_arrives_split_and_trimmed),
         cmocka_unit_test(stop_strings_end_the_answer),
         cmocka_unit_test(lengths_are_kept),
+        cmocka_unit_test(a_mask_that_lets_nothing_come_fails_its_request),
         cmocka_unit_test(any_listener_may_call_it_off),
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(several_threads_take_turns),
