@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "unit/grammar/random_grammar.h"
+#include "unit/random_grammar.h"
 #include "unit/grammar/schema_judge.h"
 
 static const char *const names[] = {"a", "b", "c", "ab"};

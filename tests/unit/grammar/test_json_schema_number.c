@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit/grammar/random_grammar.h"
+#include "unit/random_grammar.h"
 #include "unit/grammar/schema_check.h"
 
 static void test_multiples(void **state)

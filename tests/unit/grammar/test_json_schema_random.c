@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "grammar/matcher.h"
-#include "unit/grammar/random_grammar.h"
+#include "unit/random_grammar.h"
 #include "unit/grammar/random_schema.h"
 #include "unit/grammar/schema_check.h"
 #include "unit/grammar/schema_judge.h"
