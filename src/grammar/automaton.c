@@ -553,7 +553,7 @@ const qn_automaton *qn_automaton_both(qn_automaton_room *room, const qn_automato
     classes cl;
     uint32_t *left, *right, *next = NULL;
     size_t next_capacity = 0;
-    if (a->state_count * b->state_count > 8 * (size_t)QN_AUTOMATON_MOST_CELLS)
+    if (a->state_count * b->state_count > 2 * (size_t)QN_AUTOMATON_MOST_CELLS)
         fail_bound(&n);
     p.number = take(&n, a->state_count * b->state_count, sizeof *p.number);
     join_classes(&n, a, b, &cl, &left, &right);

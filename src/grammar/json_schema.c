@@ -147,6 +147,18 @@ static qn_expr use_rule(compiler *c, compiled_set *entry)
     return qn_expr_rule(c->b, entry->rule);
 }
 
+/* The bounds of a grammar are told by the schema at which they were met. */
+static void tell_place(compiler *c, const schema_node *node)
+{
+    qn_error err;
+    if (c->failed || qn_grammar_builder_status(c->b, &err) == QN_OK)
+        return;
+    if (err.status == QN_RESOURCE)
+        schema_fail_memory(c);
+    else
+        schema_fail(c, node, NULL, "cannot be enforced: %s", err.message);
+}
+
 qn_expr schema_set_expr(compiler *c, const node_set *set)
 {
     node_set followed = {0};
@@ -162,9 +174,13 @@ qn_expr schema_set_expr(compiler *c, const node_set *set)
         schema_fail(c, followed.nodes[0], NULL, "nested deeper than %d levels: flatten the schema", SCHEMA_MOST_DEPTH);
         return QN_NO_WORDS;
     }
+    const schema_node *around = c->current;
     entry->entered = true;
+    c->current = followed.nodes[0];
     c->depth++;
     entry->expr = compile_set(c, &followed);
+    tell_place(c, followed.nodes[0]);
+    c->current = around;
     c->depth--;
     entry->done = true;
     if (entry->has_rule)

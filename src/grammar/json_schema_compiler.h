@@ -25,14 +25,15 @@
 
 enum {
     SCHEMA_MOST_NODES = 1 << 16,    /* schemas at different places */
-    SCHEMA_MOST_SHAPES = 1 << 14,   /* over all sets: what anyOf times anyOf can cost */
-    SCHEMA_MOST_STEPS = 1 << 18,    /* the same, with those that were only looked at */
+    SCHEMA_MOST_SHAPES = 1 << 12,   /* over all sets: what anyOf times anyOf can cost */
+    SCHEMA_MOST_STEPS = 1 << 17,    /* schemas that were applied to these, or to shapes that were only looked at */
+    SCHEMA_MOST_CHAIN = 1000,       /* schemas that lead to each other for the same value */
     SCHEMA_MOST_COMPARED = 1 << 22, /* pairs of values where two enums meet */
     SCHEMA_MOST_COUNT = 1 << 20,    /* of characters, elements, members that a bound can ask for */
     SCHEMA_EMPTINESS_DEPTH = 3,     /* how far contradictions are looked for below a schema */
     SCHEMA_MOST_NAME_BYTES = 1000,
     SCHEMA_MOST_DEPTH = 200, /* sets inside sets */
-    SCHEMA_ARENA_BYTES = 128 << 20
+    SCHEMA_ARENA_BYTES = 64 << 20
 };
 
 /* A schema and where it stands. */
@@ -57,6 +58,7 @@ typedef struct compiler {
     const char *what;
     qn_json_spelling spelling;
     struct known_pattern *patterns; /* json_schema_text.c: automata that were made */
+    struct known_names *names;
     qn_arena *arena;
     qn_automaton_room room;   /* the same memory, for automata */
     schema_node **node_slots; /* hash tables, open addressing */
@@ -66,6 +68,7 @@ typedef struct compiler {
     json_t *made; /* array that holds the schemas of json_schema_made.c; NULL: none yet */
     compiled_set **sets;
     size_t set_count, set_capacity;
+    const schema_node *current; /* whose set is compiled, for errors without a place of their own */
     size_t shapes, steps, depth, searched, emptiness_depth;
     bool failed;
     qn_error err;
@@ -121,6 +124,7 @@ typedef struct shape {
     const keyword_use *unique;
     const keyword_use *blocked; /* keywords that cannot be enforced; they hurt if their type is still possible */
     const keyword_use *all;     /* the schemas that took part, for values */
+    size_t all_count;
 } shape;
 
 /* Errors */
@@ -179,6 +183,9 @@ bool schema_patterns_add(compiler *c, const schema_node *node, const char *key, 
 /* Values (json_schema_equal.c) */
 unsigned schema_value_type(const json_t *value);
 bool schema_values_equal(const json_t *a, const json_t *b);
+/* Whether two schemas alone tell by enum or const, of the value or of a member that both require, that no value is of
+ * both; false where that takes a closer look. */
+bool schema_lists_differ(const json_t *a, const json_t *b);
 bool schema_is_excluded(const shape *s, const json_t *value);
 
 /* Values of enum and const (json_schema_values.c) */

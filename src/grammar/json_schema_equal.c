@@ -37,6 +37,10 @@ static bool objects_equal(const json_t *a, const json_t *b)
 
 bool schema_values_equal(const json_t *a, const json_t *b)
 {
+    if (json_is_integer(a) && json_is_integer(b))
+        return json_integer_value(a) == json_integer_value(b);
+    if (json_is_string(a) != json_is_string(b))
+        return false;
     unsigned type = schema_value_type(a);
     if (type != schema_value_type(b))
         return false;
@@ -65,4 +69,56 @@ bool schema_is_excluded(const shape *s, const json_t *value)
     for (const keyword_use *use = s->excluded; use && !excluded; use = use->next)
         excluded = schema_values_equal(use->value, value);
     return excluded;
+}
+
+/* Tells two lists of scalars apart: those that schemas have under enum or const. */
+static bool scalars_differ(const json_t *a, const json_t *b)
+{
+    const json_t *lists[] = {json_object_get(a, "enum"), json_object_get(b, "enum")};
+    const json_t *single[] = {json_object_get(a, "const"), json_object_get(b, "const")};
+    size_t counts[2];
+    enum { FEW = 8 };
+    for (int i = 0; i < 2; i++) {
+        counts[i] = single[i] ? 1 : json_array_size(lists[i]);
+        if (counts[i] == 0 || counts[i] > FEW)
+            return false;
+    }
+    for (size_t i = 0; i < counts[0]; i++)
+        for (size_t k = 0; k < counts[1]; k++) {
+            const json_t *x = single[0] ? single[0] : json_array_get(lists[0], i);
+            const json_t *y = single[1] ? single[1] : json_array_get(lists[1], k);
+            if (!(json_is_string(x) || json_is_integer(x)) || !(json_is_string(y) || json_is_integer(y)) ||
+                schema_values_equal(x, y))
+                return false;
+        }
+    return true;
+}
+
+static bool requires(const json_t *schema, const char *name)
+{
+    const json_t *required = json_object_get(schema, "required");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *one = json_string_value(json_array_get(required, i));
+        if (one && strcmp(one, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool schema_lists_differ(const json_t *a, const json_t *b)
+{
+    const char *type = json_string_value(json_object_get(a, "type")), *name;
+    const json_t *others = json_object_get(b, "properties");
+    json_t *member;
+    if (scalars_differ(a, b))
+        return true;
+    if (!type || strcmp(type, "object") != 0)
+        return false;
+    json_object_foreach(json_object_get(a, "properties"), name, member)
+    {
+        const json_t *other = json_object_get(others, name);
+        if (other && scalars_differ(member, other) && requires(a, name) && requires(b, name))
+            return true;
+    }
+    return false;
 }

@@ -10,7 +10,8 @@ typedef struct pending {
     const schema_node *node;
     const struct pending *parent;
     const struct pending *next;
-    bool hidden; /* behind a keyword at which the reader of arguments does not look: it narrows, and names no type */
+    size_t depth; /* parents */
+    bool hidden;  /* behind a keyword at which the reader of arguments does not look: it narrows, and names no type */
 } pending;
 
 /* An anyOf or oneOf that waits until everything else is applied. */

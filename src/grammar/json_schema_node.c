@@ -17,7 +17,8 @@ void schema_fail(compiler *c, const schema_node *node, const char *keyword, cons
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     c->failed = true;
-    const char *place = node ? node->place : "";
+    const schema_node *at = node ? node : c->current;
+    const char *place = at ? at->place : "";
     size_t length = strlen(place), shown = length > 300 ? 300 : length; /* the end tells more */
     qn_fail(&c->err, QN_USAGE, "%s: %s%s%s%s: %s", c->what, shown < length ? "..." : "", place + length - shown,
             keyword      ? "/"
@@ -31,11 +32,12 @@ void schema_fail_memory(compiler *c)
 {
     if (c->failed)
         return;
+    if (c->arena && qn_arena_used_bytes(c->arena) > SCHEMA_ARENA_BYTES / 2) {
+        schema_fail(c, NULL, NULL, "too large to compile: simplify the schema");
+        return;
+    }
     c->failed = true;
-    if (c->arena && qn_arena_used_bytes(c->arena) > SCHEMA_ARENA_BYTES / 2)
-        qn_fail(&c->err, QN_USAGE, "%s: too large to compile: simplify the schema", c->what);
-    else
-        qn_fail_memory(&c->err, c->what, 0);
+    qn_fail_memory(&c->err, c->what, 0);
     qn_grammar_builder_fail(c->b, &c->err);
 }
 

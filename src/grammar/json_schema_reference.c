@@ -7,7 +7,7 @@
 #include "grammar/json_schema_compiler.h"
 
 enum {
-    MOST_SEARCHED = 1 << 24, /* values looked at for anchors, over a whole schema */
+    MOST_SEARCHED = 1 << 21, /* values looked at for anchors and resources, over a whole schema */
     MOST_RESOURCES = 1000,
     MOST_URI_BYTES = 4096
 };
@@ -116,11 +116,19 @@ static void add_resource(compiler *c, const json_t *schema, const char *uri)
     c->resources = resource;
 }
 
+static bool search(compiler *c)
+{
+    if (++c->searched > MOST_SEARCHED)
+        schema_fail(c, NULL, NULL,
+                    "too many references into too large a schema: refer to places, as in \"#/$defs/name\"");
+    return !c->failed;
+}
+
 static void find_resources(compiler *c, const json_t *value, const char *base)
 {
     const char *key, *id = json_is_object(value) ? schema_own_id(value) : NULL;
     json_t *part;
-    if (c->failed || ++c->searched > MOST_SEARCHED)
+    if (!search(c))
         return;
     if (id && value != c->root) {
         base = resolve_uri(c, base, id, without_fragment(id));
@@ -247,7 +255,7 @@ static const schema_node *follow_pointer(compiler *c, const schema_node *from, c
 static const json_t *find_anchor(compiler *c, const json_t *value, const char *name)
 {
     const json_t *found = NULL;
-    if (++c->searched > MOST_SEARCHED)
+    if (!search(c))
         return NULL;
     if (json_is_object(value)) {
         const char *anchor = json_string_value(json_object_get(value, "$anchor"));
@@ -284,7 +292,7 @@ const schema_node *schema_resolve(compiler *c, const schema_node *from, const ch
     if (*fragment == '\0' || *fragment == '/')
         return follow_pointer(c, from, resource, fragment);
     const json_t *found = find_anchor(c, resource, fragment);
-    if (!found) {
+    if (!found || c->failed) {
         schema_fail(c, from, "$ref", "no $anchor \"%.200s\" is in the schema", fragment);
         return NULL;
     }

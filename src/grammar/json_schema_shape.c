@@ -23,10 +23,15 @@ void schema_push(expansion *e, const pending *parent, const char *keyword, const
             schema_fail(c, parent->node, keyword, "leads back to itself without an end: nothing can be told from it");
             return;
         }
+    size_t depth = parent ? parent->depth + 1 : 0;
+    if (depth > SCHEMA_MOST_CHAIN)
+        schema_fail(c, parent->node, keyword, "more than %d schemas that lead to each other: flatten the schema",
+                    SCHEMA_MOST_CHAIN);
+    c->steps += depth / 64;
     pending *entry = schema_alloc(c, 1, sizeof *entry);
     if (!entry)
         return;
-    *entry = (pending){node, parent, e->work, hidden || (parent && parent->hidden)};
+    *entry = (pending){node, parent, e->work, depth, hidden || (parent && parent->hidden)};
     e->work = entry;
 }
 
@@ -143,9 +148,19 @@ const char *schema_sole_keyword(const json_t *schema)
     return sole && !schema_next_keyword(schema, &at) ? sole : NULL;
 }
 
+static bool spend(compiler *c, const schema_node *node, size_t steps)
+{
+    c->steps += steps;
+    if (c->steps > SCHEMA_MOST_STEPS || c->shapes > SCHEMA_MOST_SHAPES)
+        schema_fail(c, node, NULL, "too many combinations of anyOf, oneOf, if and their like: simplify the schema");
+    return !c->failed;
+}
+
 static void apply_schema(expansion *e, const pending *p)
 {
     const json_t *schema = p->node->schema;
+    if (!spend(e->c, p->node, 1 + e->s.all_count / 64))
+        return;
     if (json_is_false(schema))
         e->s.types = e->s.seen_types = 0;
     if (!json_is_object(schema))
@@ -154,6 +169,7 @@ static void apply_schema(expansion *e, const pending *p)
         if (seen->node == p->node && (p->hidden || !seen->negated))
             return;
     schema_use(e, &e->s.all, p->node, NULL, schema, p->hidden);
+    e->s.all_count++;
     for (size_t i = 0; i < sizeof rules / sizeof *rules && !e->c->failed; i++) {
         const json_t *value = json_object_get(schema, rules[i].name);
         if (value)
@@ -196,7 +212,9 @@ static const bool *overlaps(const expansion *e, const branching *at, size_t coun
     bool *overlap = schema_alloc(c, count * count, sizeof *overlap);
     for (size_t i = 0; overlap && i < count; i++)
         for (size_t k = i + 1; k < count && !c->failed; k++)
-            overlap[i * count + k] = overlap[k * count + i] = !schema_options_are_disjoint(e, at->at, at->keyword,
+            overlap[i * count + k] = overlap[k * count + i] = !schema_lists_differ(json_array_get(at->options, i),
+                                                                                   json_array_get(at->options, k)) &&
+                                                              !schema_options_are_disjoint(e, at->at, at->keyword,
                                                                                            at->options, i, k);
     return overlap;
 }
@@ -251,11 +269,9 @@ static void expand(expansion *e)
     if ((e->declared_only ? e->s.seen_types : e->s.types) == 0)
         return;
     c->shapes += !e->any;
-    if (++c->steps > SCHEMA_MOST_STEPS || c->shapes > SCHEMA_MOST_SHAPES) {
-        schema_fail(c, NULL, NULL, "too many combinations of anyOf and oneOf: simplify the schema");
-        return;
-    }
     const branching *at = e->branches;
+    if (!spend(c, at ? at->at->node : e->s.all ? e->s.all->node : NULL, 1))
+        return;
     if (!at) {
         e->sink(c, e->context, &e->s);
         return;

@@ -332,19 +332,45 @@ static size_t all_patterns(compiler *c, const shape *s, name_pattern out[64])
     return count;
 }
 
-/* The names that are none of these. */
+/* The names that are none of some, as they were asked for before: shapes of one schema often share theirs. */
+struct known_names {
+    const schema_text *names;
+    size_t count;
+    const qn_automaton *others;
+    struct known_names *next;
+};
+
+static bool same_names(const schema_text *a, const schema_text *b, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (a[i].bytes != b[i].bytes || memcmp(a[i].data, b[i].data, a[i].bytes) != 0)
+            return false;
+    return true;
+}
+
 static const qn_automaton *free_names(compiler *c, const schema_text *names, size_t count)
 {
+    enum { MOST_LOOKED_AT = 16 };
     qn_error err;
+    size_t looked = 0;
+    for (const struct known_names *k = c->names; k && looked < MOST_LOOKED_AT; k = k->next, looked++)
+        if (k->count == count && same_names(k->names, names, count))
+            return k->others;
     const qn_automaton *all = qn_automaton_of_length(&c->room, 0, QN_UNBOUNDED, &err), *taken = NULL;
     qn_automaton_text *texts = schema_alloc(c, count + 1, sizeof *texts);
+    struct known_names *known = schema_alloc(c, 1, sizeof *known);
     for (size_t i = 0; texts && i < count; i++)
         texts[i] = (qn_automaton_text){names[i].data, names[i].bytes};
-    if (texts && all)
+    if (known && texts && all)
         taken = qn_automaton_of_texts(&c->room, texts, count, &err);
-    if (texts && !taken)
+    if (known && texts && !taken)
         fail_from(c, NULL, "properties", &err);
-    return intersect(c, all, taken, false, NULL, "properties");
+    const qn_automaton *others = intersect(c, all, taken, false, NULL, "properties");
+    if (others) {
+        *known = (struct known_names){names, count, others, c->names};
+        c->names = known;
+    }
+    return others;
 }
 
 /* Splits each class by the pattern; returns how many there are now. */
