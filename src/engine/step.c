@@ -169,8 +169,8 @@ static void end_without_token(qn_part *part, int32_t why)
     qn_error err;
     if (why == QN_NOT_FINITE) {
         fail_logits(part, job->length - 1);
-    } else if (why == QN_NO_TOKEN && qn_job_answered(job) < job->request.min_tokens) {
-        /* only an end token is left, and min_tokens forbids it */
+    } else if (why == QN_NO_TOKEN && (job->request.ignore_eos || qn_job_answered(job) < job->request.min_tokens)) {
+        /* only the end is left, and no token that stands for it */
         end_part(part, QN_OK, NULL, QN_FINISH_STOP);
     } else {
         qn_fail(&err, QN_FAILED, "answer: %s at position %zu: %s",

@@ -172,6 +172,7 @@ static qn_status constrain(qn_answer *answer, choice *c, const qn_answer_options
     if (answer->grammar != NULL) {
         held.grammar = qn_answer_grammar_of(answer->grammar);
         held.cache = qn_answer_grammar_masks(answer->grammar);
+        held.eos_count = request->ignore_eos ? 0 : held.eos_count; /* it ends where its form does, without a token */
     }
     qn_status status = qn_constraint_new(&held, &c->constraint, err);
     request->mask = (qn_token_mask){.context = c->constraint, .fill = qn_constraint_fill};

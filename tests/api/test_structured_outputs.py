@@ -122,6 +122,32 @@ def test_drafts_are_held_to_the_form_and_change_nothing(start_server):
             assert (one["message"], one["finish_reason"]) == (other["message"], other["finish_reason"])
 
 
+def test_a_form_that_is_complete_ends_whatever_is_asked_for(start_server):
+    for server in (start_server(), start_server("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 3}')):
+        for fields in ({"ignore_eos": True}, {"min_tokens": 100}, {"ignore_eos": True, "min_tokens": 100}):
+            choice = answer(server, guided_choice=["red", "green"], **fields)
+            assert choice["finish_reason"] == "stop" and choice["message"]["content"] in ("red", "green"), choice
+            assert completion(server, 1, guided_choice=["red", "green"], **fields)["text"] in ("red", "green")
+
+
+def test_a_stop_string_ends_a_form(server):
+    choice = answer(server, guided_choice=["red, green"], stop=[","])
+    assert choice["finish_reason"] == "stop" and choice["message"]["content"] == "red"
+
+
+def test_a_bias_cannot_break_a_form(server):
+    bias = {str(token): 100 for token in range(300, 700)}
+    choice = answer(server, guided_choice=["red", "green"], logit_bias=bias, thinking_token_budget=0)
+    assert choice["message"]["content"] in ("red", "green") and choice["finish_reason"] == "stop"
+
+
+def test_a_continued_message_goes_on_with_the_form(server):
+    messages = [{"role": "user", "content": "Say a colour."}, {"role": "assistant", "content": "It is"}]
+    choice = answer(server, messages=messages, add_generation_prompt=False, continue_final_message=True,
+                    guided_choice=[" red", " green"])
+    assert choice["message"]["content"] in (" red", " green") and not choice["message"].get("reasoning")
+
+
 @pytest.mark.parametrize("budget", [0, 1, 7])
 def test_thoughts_end_at_their_budget(server, budget):
     for seed in range(4):

@@ -176,6 +176,11 @@ def test_a_call_that_is_cut_ends_as_length(server):
         assert call["id"] and call["function"]["name"]
 
 
+def test_a_demanded_call_ends_whatever_is_asked_for(server):
+    for fields in ({"ignore_eos": True}, {"min_tokens": 400}):
+        check_demanded(*answer(server, tool_choice="required", **fields))
+
+
 def test_a_tool_loop_ends_in_an_answer(server):
     ask = [{"role": "user", "content": "What is the weather in Oslo?"}]
     message, finish = answer(server, temperature=0, tools=[WEATHER], messages=ask)

@@ -263,6 +263,35 @@ static void an_end_without_a_token_costs_no_text(void **state)
     close_fixture(&f);
 }
 
+static bool leave_nothing(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+{
+    const ending *e = context;
+    return count >= e->length || leave_only_ends(context, answer, count, allowed);
+}
+
+/* Nothing may follow: where end tokens count for nothing, that is the answer's end. */
+static void an_answer_that_ignores_ends_stops_where_nothing_may_follow(void **state)
+{
+    (void)state;
+    fixture f = open_fixture(3);
+    for (size_t length = 0; length < 9; length += 4) {
+        ending e = {.engine = f.engine, .length = length};
+        f.request.mask = (qn_token_mask){.context = &e, .fill = leave_nothing};
+        for (int ignore = 0; ignore < 2; ignore++) {
+            f.request.ignore_eos = ignore;
+            reading r = {.takes = 0};
+            qn_stream *stream = open_stream(&f);
+            read_all(stream, &r);
+            assert_int_equal(qn_stream_end(stream)->status, ignore ? QN_OK : QN_FAILED);
+            assert_int_equal(r.ids.size, length * sizeof(int32_t));
+            assert_true(!ignore || qn_stream_end(stream)->finish == QN_FINISH_STOP);
+            qn_stream_close(stream);
+            forget(&r);
+        }
+    }
+    close_fixture(&f);
+}
+
 static void prompt_logprobs_come_whole(void **state)
 {
     (void)state;
@@ -368,6 +397,7 @@ int main(void)
         cmocka_unit_test(tokens_beyond_a_stop_string_are_dropped),
         cmocka_unit_test(no_stop_string_before_min_tokens),
         cmocka_unit_test(an_end_without_a_token_costs_no_text),
+        cmocka_unit_test(an_answer_that_ignores_ends_stops_where_nothing_may_follow),
         cmocka_unit_test(prompt_logprobs_come_whole),
         cmocka_unit_test(readers_may_leave),
         cmocka_unit_test(refuses_stop_strings),
