@@ -24,8 +24,8 @@ MAY_INCLUDE = {
     "server": ["base", "checkpoint", "kernels", "kv", "schedule", "grammar", "model", "text", "sampling", "engine"],
     "convert": ["base", "checkpoint", "kernels"],
     "synth": ["base", "checkpoint", "kernels"],
-    "bench": ["base", "checkpoint", "kernels", "kv", "model"],
-    "plan": ["base", "checkpoint", "kernels", "kv", "model", "bench"],
+    "bench": ["base", "checkpoint", "kernels", "kv", "grammar", "model", "text"],
+    "plan": ["base", "checkpoint", "kernels", "kv", "grammar", "model", "text", "bench"],
     "cli": [
         *("base", "checkpoint", "kernels", "kv", "schedule", "grammar", "model", "text", "sampling"),
         *("engine", "server", "convert", "synth", "bench", "plan"),

@@ -13,6 +13,9 @@ qn_statistic qn_statistic_of(double *values, size_t count)
     if (count == 0)
         return (qn_statistic){0};
     qsort(values, count, sizeof *values, ascending);
-    return (
-        qn_statistic){.min = values[0], .median = values[(count - 1) / 2], .max = values[count - 1], .samples = count};
+    return (qn_statistic){.min = values[0],
+                          .median = values[(count - 1) / 2],
+                          .p99 = values[count - 1 - count / 100],
+                          .max = values[count - 1],
+                          .samples = count};
 }

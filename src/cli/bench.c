@@ -8,6 +8,7 @@ static int command_main(int argc, char **argv)
 {
     static const qn_subcommand benches[] = {
         {"hw", "measure this machine: memory, arithmetic, quern's kernels, a disk", qn_bench_hw},
+        {"grammar", "measure structured output: compiling grammars, making token masks", qn_bench_grammar},
         {"serve", "measure a chat server under load: throughput, waiting, long prompts, overload", qn_bench_serve},
     };
     static const char *const later[] = {"kernels", "decode", "prefill"};

@@ -18,7 +18,7 @@ static void of_values_in_any_order(void **state)
     (void)state;
     double odd[] = {5, 1, 9}, even[] = {4, 3, 2, 1};
     qn_statistic s = qn_statistic_of(odd, 3);
-    assert_true(s.min == 1 && s.median == 5 && s.max == 9 && s.samples == 3);
+    assert_true(s.min == 1 && s.median == 5 && s.p99 == 9 && s.max == 9 && s.samples == 3);
     s = qn_statistic_of(even, 4);
     assert_true(s.min == 1 && s.median == 2 && s.max == 4 && s.samples == 4);
 }
