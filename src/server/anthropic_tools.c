@@ -55,7 +55,7 @@ static qn_status check_tool(size_t index, const json_t *tool, qn_unknown_fields 
     const json_t *description = qn_field_get(tool, "description");
     const json_t *strict = qn_field_get(tool, "strict");
     if (!good_name(json_object_get(tool, "name"))) {
-        return bad_tool(index, ".name: send 1 to 64 letters, digits, _ and -", err);
+        return bad_tool(index, ".name: send 1 to 128 letters, digits, _ and -", err);
     }
     if (description != NULL && !json_is_string(description)) {
         return bad_tool(index, ".description: send a string", err);

@@ -4,6 +4,9 @@
 
 #include "base/json.h"
 
+/* OpenAI's own bound; other APIs allow longer names (text/tool_list.h). */
+enum { NAME_BYTES = 64 };
+
 /* What is said of the function of a tool, or of one that a choice names; NULL: nothing. */
 static const json_t *function_of(const json_t *entry, bool nested)
 {
@@ -61,6 +64,10 @@ static qn_status add_tool(size_t index, const json_t *tool, bool nested, qn_tool
         return qn_fail_field(err, QN_USAGE, "tools",
                              "tools[%zu]: send a name, a description, parameters as an object, strict true or false",
                              index);
+    }
+    if (json_string_length(name) > NAME_BYTES) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu]%s.name: %zu bytes: give at most %d", index,
+                             nested ? ".function" : "", json_string_length(name), NAME_BYTES);
     }
     return qn_tool_choice_add(out, name, description, parameters, json_is_true(strict), err);
 }

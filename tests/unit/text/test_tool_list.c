@@ -50,9 +50,6 @@ static void refuses_with_the_place(void **state)
         {"[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]", "tools[0].function.name"},
         {"[{\"type\":\"function\",\"function\":{\"name\":\"a b<\"}}]", "tools[0].function.name"},
         {"[{\"type\":\"function\",\"function\":{\"name\":\"a\\u0000\"}}]", "tools[0].function.name"},
-        {"[{\"type\":\"function\",\"function\":{\"name\":"
-         "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}}]",
-         "tools[0].function.name"},
         {"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":1}}]", "tools[0].function.description"},
         {"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":1}}]", "tools[0].function.strict"},
         {"[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]", "tools[0].function.parameters: "},
@@ -252,6 +249,29 @@ static void finds_tools_and_parameters(void **state)
     qn_tool_list_free(list);
 }
 
+static qn_status list_of_a_name(size_t bytes, qn_error *err)
+{
+    char name[256], text[512];
+    memset(name, 'a', bytes);
+    name[bytes] = '\0';
+    snprintf(text, sizeof text, "[{\"type\":\"function\",\"function\":{\"name\":\"%s\"}}]", name);
+    json_t *tools = parse(text);
+    qn_tool_list *list = NULL;
+    qn_status status = qn_tool_list_new(tools, &list, err);
+    qn_tool_list_free(list);
+    json_decref(tools);
+    return status;
+}
+
+static void names_are_bounded(void **state)
+{
+    (void)state;
+    qn_error err;
+    assert_int_equal(list_of_a_name(QN_TOOL_NAME_MAX_BYTES, &err), QN_OK);
+    assert_int_equal(list_of_a_name(QN_TOOL_NAME_MAX_BYTES + 1, &err), QN_USAGE);
+    assert_non_null(strstr(err.message, "tools[0].function.name: give 1 to 128"));
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -287,7 +307,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_with_the_place),      cmocka_unit_test(refuses_bad_schemas),
         cmocka_unit_test(hostile_schemas_are_bounded), cmocka_unit_test(types_decide),
-        cmocka_unit_test(finds_tools_and_parameters),  cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(finds_tools_and_parameters),  cmocka_unit_test(names_are_bounded),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
