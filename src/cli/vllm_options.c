@@ -18,11 +18,15 @@ static const char *const raw_logprobs[] = {"raw_logprobs", NULL};
 static const char *const most_logprobs[] = {"20", NULL};
 static const char *const quantisations[] = {"mxfp4", "compressed-tensors", "quark", "gpt_oss_mxfp4", NULL};
 
+static const char *const assistant[] = {"assistant", NULL};
+static const char *const backends[] = {"auto", "xgrammar", "guidance", "outlines", "lm-format-enforcer", NULL};
+
 static const char later[] = "not in this version";
 static const char no_gpu[] = "there is no GPU memory to share out";
 static const char no_graph[] = "nothing is compiled or captured";
 static const char no_code[] = "a checkpoint's code is never run";
 static const char from_disk[] = "weights are mapped from the model's folder as they are";
+static const char own_grammars[] = "grammars are quern's own";
 static const char no_python[] = "there is no Python server";
 
 /* Without an effect, and without a change to any answer. */
@@ -36,6 +40,11 @@ static const qn_option notices[] = {
     {.name = "enforce-eager", .help = no_graph},
     {.name = "dtype", .value_name = "TYPE", .help = "weights compute in BF16 with float32 sums", .choices = bfloat16},
     {.name = "reasoning-parser", .value_name = "NAME", .help = "GLM's reasoning is always split off", .choices = glm},
+    {.name = "enable-reasoning", .help = "GLM's reasoning is always split off"},
+    {.name = "tool-call-parser", .value_name = "NAME", .help = "GLM's calls are always told apart", .choices = glm},
+    {.name = "enable-auto-tool-choice", .help = "tool_choice auto always works"},
+    {.name = "exclude-tools-when-tool-choice-none", .help = "the model sees no tools then"},
+    {.name = "guided-decoding-backend", .value_name = "NAME", .help = own_grammars, .choices = backends},
     {.name = "async-scheduling", .help = "scheduling changes no result"},
     {.name = "disable-custom-all-reduce", .help = "there is one process"},
     {.name = "max-parallel-loading-workers", .value_name = "N", .help = from_disk},
@@ -76,13 +85,10 @@ static const qn_option refused[] = {
     {.name = "num-gpu-blocks-override", .value_name = "N", .help = later},
     {.name = "max-num-partial-prefills", .value_name = "N", .help = later, .choices = one},
     {.name = "max-long-partial-prefills", .value_name = "N", .help = later, .choices = one},
-    {.name = "tool-call-parser", .value_name = "NAME", .help = later},
-    {.name = "enable-auto-tool-choice", .help = later},
     {.name = "tool-parser-plugin", .value_name = "FILE", .help = no_python},
     {.name = "tool-server", .value_name = "URL", .help = later},
-    {.name = "exclude-tools-when-tool-choice-none", .help = later},
-    {.name = "structured-outputs-config", .value_name = "JSON", .help = later},
-    {.name = "guided-decoding-backend", .value_name = "NAME", .help = later, .choices = auto_only},
+    {.name = "reasoning-parser-plugin", .value_name = "FILE", .help = no_python},
+    {.name = "structured-outputs-config", .value_name = "JSON", .help = own_grammars},
     {.name = "max-logprobs", .value_name = "N", .help = later, .choices = most_logprobs},
     {.name = "logprobs-mode", .value_name = "MODE", .help = later, .choices = raw_logprobs},
     {.name = "root-path", .value_name = "PATH", .help = later},
@@ -90,7 +96,7 @@ static const qn_option refused[] = {
     {.name = "enable-request-id-headers", .help = later},
     {.name = "enable-force-include-usage", .help = later},
     {.name = "return-tokens-as-token-ids", .help = later},
-    {.name = "response-role", .value_name = "ROLE", .help = later},
+    {.name = "response-role", .value_name = "ROLE", .help = later, .choices = assistant},
     {.name = "chat-template-content-format", .value_name = "FORMAT", .help = later, .choices = auto_only},
     {.name = "enable-lora", .help = later},
     {.name = "lora-modules", .value_name = "NAME=PATH", .help = later},

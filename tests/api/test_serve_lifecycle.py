@@ -158,6 +158,7 @@ USAGE_ERRORS = [
     (["--tensor-parallel-size", "8"], "--tensor-parallel-size: not in this version"),
     (["--enable-expert-parallel"], "--enable-expert-parallel: not in this version"),
     (["--reasoning-parser", "qwen3"], "--reasoning-parser: 'qwen3' is not supported"),
+    (["--tool-call-parser", "hermes"], "--tool-call-parser: 'hermes' is not supported"),
     (["--prefix-caching-hash-algo", "sha256"], "--prefix-caching-hash-algo: not in this version"),
     (["--dtype", "float16"], "--dtype: 'float16' is not supported"),
     (["--max-model-len", "1.5"], "--max-model-len"),
@@ -208,10 +209,11 @@ def test_flags_of_vllm_without_effect(start_server):
     server = start_server("--trust-remote-code", "--gpu-memory-utilization", "0.86", "--dtype", "bfloat16",
                           "--max_cudagraph_capture_size", "2048", "--enable-chunked-prefill",
                           "--tensor-parallel-size", "1", "--max-num-seqs=16", "--no-enable-prefix-caching",
-                          "--reasoning-parser", "glm47", "--host", "localhost",
+                          "--reasoning-parser", "glm47", "--tool-call-parser", "glm47",
+                          "--enable-auto-tool-choice", "--host", "localhost",
                           env={"VLLM_SKIP_WARMUP": "true", "GLM_MOE_TP": "2"})
     for name in ("--trust-remote-code", "--gpu-memory-utilization", "--dtype", "--max-cudagraph-capture-size",
-                 "--reasoning-parser", "VLLM_SKIP_WARMUP", "GLM_MOE_TP"):
+                 "--reasoning-parser", "--tool-call-parser", "--enable-auto-tool-choice", "VLLM_SKIP_WARMUP", "GLM_MOE_TP"):
         assert len([line for line in server.stderr if line.startswith(f"quern: {name}: ")]) == 1, name
     assert server.base_url.startswith("http://localhost:")
     assert server.get("/health").status == 200

@@ -77,6 +77,18 @@ static void test_what_changes_no_result_is_accepted(void **state)
     assert_parses(QN_OK, "--reasoning-parser=glm45", "quern: --reasoning-parser: ");
     assert_parses(QN_OK, "--reasoning-parser=glm47", "quern: --reasoning-parser: ");
     assert_parses(QN_USAGE, "--reasoning-parser=deepseek_r1", "--reasoning-parser: 'deepseek_r1'");
+    assert_parses(QN_USAGE, "--reasoning-parser=deepseek_r1", "glm45, glm47");
+    assert_parses(QN_OK, "--tool-call-parser=glm45", "quern: --tool-call-parser: ");
+    assert_parses(QN_OK, "--tool-call-parser=glm47", "quern: --tool-call-parser: ");
+    assert_parses(QN_USAGE, "--tool-call-parser=hermes", "--tool-call-parser: 'hermes'");
+    assert_parses(QN_USAGE, "--tool-call-parser=hermes", "glm45, glm47");
+    assert_parses(QN_OK, "--enable-auto-tool-choice", "quern: --enable-auto-tool-choice: ");
+    assert_parses(QN_OK, "--exclude-tools-when-tool-choice-none", "quern: --exclude-tools-when-tool-choice-none: ");
+    assert_parses(QN_OK, "--guided-decoding-backend=xgrammar", "quern: --guided-decoding-backend: ");
+    assert_parses(QN_OK, "--enable-reasoning", "quern: --enable-reasoning: ");
+    assert_parses(QN_USAGE, "--tool-parser-plugin=x.py", "--tool-parser-plugin: ");
+    assert_parses(QN_USAGE, "--tool-server=demo", "--tool-server: ");
+    assert_parses(QN_USAGE, "--response-role=user", "--response-role: ");
     assert_parses(QN_OK, "--async-scheduling", "quern: --async-scheduling: ");
     assert_parses(QN_OK, "--no-async-scheduling", "async-scheduling: ");
     assert_parses(QN_OK, "--gpu-memory-utilization=0.9", "quern: --gpu-memory-utilization: ");
