@@ -73,11 +73,27 @@ static qn_status format_expr(qn_grammar_builder *b, const qn_answer_format *form
     return qn_fail(err, QN_INTERNAL, "%s: no such format", format->field);
 }
 
+/* Beside calls, a form that no text has would only leave these: it is refused here as it is alone. */
+static qn_status check_has_words(qn_grammar_builder *b, const qn_answer_format *format, qn_expr text, qn_error *err)
+{
+    bool checked = format->kind != QN_FORMAT_REGEX && format->kind != QN_FORMAT_GBNF && format->kind != QN_FORMAT_LARK;
+    if (checked) {
+        return QN_OK; /* by its own reader */
+    }
+    qn_grammar *alone = NULL;
+    qn_status status = qn_grammar_build(b, text, &alone, err);
+    qn_grammar_free(alone);
+    return status;
+}
+
 static qn_status root_expr(qn_grammar_builder *b, const qn_tokenizer *tokenizer, const qn_answer_format *format,
                            qn_calls_place place, const qn_call_rules *rules, qn_expr *out, qn_error *err)
 {
     qn_expr text = qn_expr_empty(b), called = qn_expr_empty(b);
     qn_status status = place != QN_CALLS_ONLY ? format_expr(b, format, &text, err) : QN_OK;
+    if (status == QN_OK && place == QN_CALLS_EITHER) {
+        status = check_has_words(b, format, text, err);
+    }
     if (status != QN_OK && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "%s", format->field);
     }
