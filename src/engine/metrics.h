@@ -76,4 +76,11 @@ qn_metrics_load qn_metrics_read_load(const qn_metrics *metrics);
 /* Appends all of it in Prometheus's text format, version 0.0.4. model_name: UTF-8, escaped here. */
 void qn_metrics_write(const qn_metrics *metrics, const char *model_name, qn_buffer *out);
 
+/* A number that is not the engine's, with the labels that all series have. */
+typedef struct qn_metrics_number {
+    const char *name, *type, *help; /* type: "counter" or "gauge" */
+    uint64_t value;
+} qn_metrics_number;
+void qn_metrics_write_numbers(const qn_metrics_number *numbers, size_t count, const char *model_name, qn_buffer *out);
+
 #endif

@@ -208,6 +208,16 @@ static void write_all(text *t)
     }
 }
 
+/* False: out of memory, which *out knows. */
+static bool start_text(text *t, const char *model_name)
+{
+    qn_buffer_text(&t->labels, "engine=\"0\",model_name=\"");
+    write_escaped(&t->labels, model_name);
+    qn_buffer_char(&t->labels, '"');
+    t->out->failed = t->out->failed || t->labels.failed;
+    return !t->labels.failed;
+}
+
 void qn_metrics_write(const qn_metrics *metrics, const char *model_name, qn_buffer *out)
 {
     qn_metrics *shared = (qn_metrics *)(uintptr_t)metrics; /* to hold its mutex only */
@@ -215,13 +225,20 @@ void qn_metrics_write(const qn_metrics *metrics, const char *model_name, qn_buff
     qn_metrics_state copy = shared->state;
     pthread_mutex_unlock(&shared->mutex);
     text t = {.out = out, .state = &copy};
-    qn_buffer_text(&t.labels, "engine=\"0\",model_name=\"");
-    write_escaped(&t.labels, model_name);
-    qn_buffer_char(&t.labels, '"');
-    if (t.labels.failed) {
-        out->failed = true;
-    } else {
+    if (start_text(&t, model_name)) {
         write_all(&t);
+    }
+    qn_buffer_free(&t.labels);
+}
+
+void qn_metrics_write_numbers(const qn_metrics_number *numbers, size_t count, const char *model_name, qn_buffer *out)
+{
+    text t = {.out = out};
+    bool started = start_text(&t, model_name);
+    for (size_t i = 0; i < count && started; i++) {
+        write_head(&t, numbers[i].name, numbers[i].type, numbers[i].help);
+        write_series(&t, numbers[i].name, "", "");
+        write_count(&t, numbers[i].value);
     }
     qn_buffer_free(&t.labels);
 }

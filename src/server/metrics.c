@@ -1,24 +1,31 @@
 /* GET /metrics: what the engine counts, for Prometheus. GET /load: requests taken and not answered yet, as vLLM's. */
 #include "engine/metrics.h"
 
-#include <inttypes.h>
-
 #include "server/server_internal.h"
 
-static void write_number(qn_buffer *out, const char *name, const char *type, const char *help, uint64_t value)
+static void write_responses(const qn_server *server, qn_buffer *out)
 {
-    qn_buffer_format(out, "# HELP %s %s.\n# TYPE %s %s\n%s %" PRIu64 "\n", name, help, name, type, name, value);
+    const qn_response_store_counts counts = qn_response_store_count(server->responses);
+    const qn_metrics_number numbers[] = {
+        {"quern:responses_stored", "gauge", "Responses that are kept", counts.count},
+        {"quern:responses_stored_bytes", "gauge", "Memory that they take", counts.bytes},
+        {"quern:responses_store_limit_bytes", "gauge", "The most that they may take", counts.limit_bytes},
+        {"quern:responses_evicted_total", "counter", "Responses that gave way to newer ones", counts.evicted},
+        {"quern:responses_not_stored_total", "counter", "Responses that found no room", counts.refused},
+    };
+    qn_metrics_write_numbers(numbers, sizeof numbers / sizeof *numbers, server->options.model_names[0], out);
 }
 
-static void write_responses(qn_response_store *store, qn_buffer *out)
+static void write_grammars(const qn_server *server, qn_buffer *out)
 {
-    qn_response_store_counts counts = qn_response_store_count(store);
-    write_number(out, "quern:responses_stored", "gauge", "Responses that are kept", counts.count);
-    write_number(out, "quern:responses_stored_bytes", "gauge", "Memory that they take", counts.bytes);
-    write_number(out, "quern:responses_store_limit_bytes", "gauge", "The most that they may take", counts.limit_bytes);
-    write_number(out, "quern:responses_evicted_total", "counter", "Responses that gave way to newer ones",
-                 counts.evicted);
-    write_number(out, "quern:responses_not_stored_total", "counter", "Responses that found no room", counts.refused);
+    const qn_grammar_counts counts = qn_grammar_cache_counts(server->grammars);
+    const qn_metrics_number numbers[] = {
+        {"quern:grammars_kept", "gauge", "Grammars of requests that are kept", counts.kept},
+        {"quern:grammar_mask_bytes", "gauge", "Memory that their token masks take", counts.bytes},
+        {"quern:grammar_hits_total", "counter", "Answers whose grammar was there already", counts.hits},
+        {"quern:grammars_compiled_total", "counter", "Grammars compiled", counts.compiled},
+    };
+    qn_metrics_write_numbers(numbers, sizeof numbers / sizeof *numbers, server->options.model_names[0], out);
 }
 
 void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_reply *reply)
@@ -28,8 +35,9 @@ void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_re
     reply->status = 200;
     reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
     qn_metrics_write(qn_engine_metrics(server->engine), server->options.model_names[0], &reply->body);
+    write_grammars(server, &reply->body);
     if (server->responses != NULL) {
-        write_responses(server->responses, &reply->body);
+        write_responses(server, &reply->body);
     }
 }
 

@@ -36,7 +36,7 @@ def items_of(server, response, query="?limit=100&order=asc"):
 
 
 def metric(server, name):
-    (value,) = re.findall(rf"^quern:{name} (\d+)$", server.get("/metrics").body.decode(), re.M)
+    (value,) = re.findall(rf"^quern:{name}{{.*}} (\d+)$", server.get("/metrics").body.decode(), re.M)
     return int(value)
 
 
