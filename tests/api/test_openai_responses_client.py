@@ -78,6 +78,43 @@ def test_a_conversation_goes_on(client):
     assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
 
 
+def test_a_kept_conversation_goes_on(client):
+    first = client.responses.create(**ASK)
+    assert client.responses.retrieve(first.id) == first
+    second = client.responses.create(**{**ASK, "input": "And 2?"}, previous_response_id=first.id)
+    turns = [{"role": "user", "content": ASK["input"]}, *first.output, {"role": "user", "content": "And 2?"}]
+    whole = client.responses.create(**{**ASK, "input": turns}, store=False)
+    assert second.usage.input_tokens == whole.usage.input_tokens and second.output_text == whole.output_text
+    with client.responses.stream(**{**ASK, "input": "And 3?"}, previous_response_id=second.id) as stream:
+        third = stream.get_final_response()
+    items = list(client.responses.input_items.list(third.id, order="asc", limit=2))  # page by page
+    said = [part.text for item in items if item.type == "message" and item.role == "user" for part in item.content]
+    assert said == [ASK["input"], "And 2?", "And 3?"]
+    assert [item.id for item in items if item.id in {made.id for made in first.output}]
+    client.responses.delete(first.id)
+    for use in (lambda: client.responses.retrieve(first.id), lambda: client.responses.retrieve(whole.id),
+                lambda: client.responses.create(**ASK, previous_response_id=first.id)):
+        with pytest.raises(openai.NotFoundError, match="is not here"):
+            use()
+    with pytest.raises(openai.BadRequestError, match="background"):
+        client.responses.cancel(third.id)
+
+
+def test_a_kept_conversation_async(client, base_url):
+    first = client.responses.create(**ASK)
+
+    async def ask(made):
+        second = await made.responses.create(**{**ASK, "input": "And 2?"}, previous_response_id=first.id)
+        items = [item async for item in made.responses.input_items.list(second.id, limit=1)]
+        kept = await made.responses.retrieve(second.id)
+        await made.responses.delete(second.id)
+        return second, items, kept
+
+    second, items, kept = run_async(base_url, ask)
+    assert kept == second and len(items) == 2 + len(first.output)
+    assert [item.id for item in items[1:-1]] == [item.id for item in reversed(first.output)]
+
+
 def calls_of(response):
     return [item for item in response.output if item.type == "function_call"]
 
@@ -95,6 +132,8 @@ def test_a_tool_loop(client):
         result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
         second = create(**{**ASK, "input": [*turns, *first.output, result]}, tools=[WEATHER])
         assert not calls_of(second) and second.output_text
+        kept = create(**{**ASK, "input": [result]}, tools=[WEATHER], previous_response_id=first.id)
+        assert kept.output_text == second.output_text
 
 
 def test_a_tool_call_async(client, base_url):

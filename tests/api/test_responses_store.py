@@ -192,8 +192,13 @@ def test_the_oldest_give_way_and_memory_stays_bounded(start_server):
     assert known == [False] * (10 - count) + [True] * count
     refused = server.post(RESPONSES, ask("Go on", previous_response_id=kept[0]["id"]))
     assert refused.status == 404 and "--responses-store" in error_of(refused)["message"]
-    large = answer(server, "What is 12? " * 1100, max_output_tokens=1)
+    call_id = "c" * (13 << 10)  # which is kept, and makes no tokens
+    large = answer(server, [{"role": "user", "content": "Hi"},
+                            {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}"},
+                            {"type": "function_call_output", "call_id": call_id, "output": "rain"}])
     assert large["store"] is False and server.get(path_of(large)).status == 404
+    large = answer(server, "Hi", metadata={"k": "v" * (13 << 10)})  # told before it was known to be too large
+    assert server.get(path_of(large)).status == 404 and metric(server, "responses_not_stored_total") == 2
     assert metric(server, "responses_stored") == count  # nobody gave way to what can never fit
     assert any("--responses-store" in line for line in server.stderr)
 
