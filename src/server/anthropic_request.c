@@ -39,21 +39,11 @@ static const qn_field fields[] = {
     {.name = "speed", .rule = QN_FIELD_NEUTRAL, .neutral = "\"standard\""},
     /* quern's own, as the other endpoints have them. */
     {.name = "chat_template_kwargs"},
-    {.name = "min_p"},
-    {.name = "seed"},
-    {.name = "min_tokens"},
-    {.name = "ignore_eos"},
-    {.name = "stop_token_ids"},
-    {.name = "presence_penalty"},
-    {.name = "frequency_penalty"},
-    {.name = "repetition_penalty"},
-    {.name = "logit_bias"},
     {.name = "thinking_token_budget"},
-    {.name = "priority"},
-    {.name = "cache_salt"},
-    {.name = "timeout"},
 };
-const qn_field_table qn_anthropic_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0]};
+static const qn_field_table *const also[] = {&qn_steering_fields, NULL};
+
+const qn_field_table qn_anthropic_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0], .also = also};
 
 static const qn_steering_name steering[] = {
     {"max_tokens", "max_tokens"}, {"temperature", "temperature"}, {"top_p", "top_p"},
@@ -258,7 +248,7 @@ static qn_status read_messages(qn_anthropic_request *r, qn_error *err)
 
 static qn_status read_request(qn_anthropic_request *r, bool counting, const qn_chat_defaults *defaults, qn_error *err)
 {
-    qn_status status = qn_fields_check(r->document, fields, sizeof fields / sizeof fields[0], &r->unknown, err);
+    qn_status status = qn_field_table_check(r->document, &qn_anthropic_fields, &r->unknown, err);
     if (status == QN_OK) {
         status = qn_field_string(r->document, "model", &r->model, err);
     }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "server/request_fields.h"
 
 /* A field that gives a form by itself; of structured_outputs, a member. */
 typedef struct form_field {
@@ -27,6 +26,16 @@ static const form_field members[] = {
     {"choice", QN_FORMAT_CHOICE},           {"grammar", QN_FORMAT_GBNF},
     {"json_object", QN_FORMAT_JSON_OBJECT},
 };
+
+static const qn_field names[] = {
+    {.name = "response_format"}, {.name = "structured_outputs"},
+    {.name = "guided_json"},     {.name = "guided_regex"},
+    {.name = "guided_choice"},   {.name = "guided_grammar"},
+    {.name = "json_schema"},     {.name = "grammar"},
+    {.name = "regex"},           {.name = "ebnf"},
+};
+
+const qn_field_table qn_format_field_table = {.fields = names, .count = sizeof names / sizeof names[0]};
 
 /* A schema may come as JSON's text. */
 static qn_status read_schema(const json_t *value, const char *field, qn_format_fields *out, qn_error *err)

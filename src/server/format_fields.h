@@ -8,12 +8,16 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "server/request_fields.h"
 #include "text/answer_grammar.h"
 
 typedef struct qn_format_fields {
     qn_answer_format format; /* kind TEXT: nothing is asked for; it points into the document, or to `parsed` */
     json_t *parsed;          /* a schema that came as text; owned */
 } qn_format_fields;
+
+/* Their names: a part of the tables of APIs that have them. */
+extern const qn_field_table qn_format_field_table;
 
 /* All functions: *out comes as {0}. QN_USAGE names the field; QN_RESOURCE. Whatever they return, qn_format_fields_free
  * releases. */

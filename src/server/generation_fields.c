@@ -5,7 +5,24 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "server/request_fields.h"
+
+static const qn_field steering_fields[] = {
+    {.name = "min_p"},
+    {.name = "seed"},
+    {.name = "min_tokens"},
+    {.name = "ignore_eos"},
+    {.name = "stop_token_ids"},
+    {.name = "presence_penalty"},
+    {.name = "frequency_penalty"},
+    {.name = "repetition_penalty"},
+    {.name = "logit_bias"},
+    {.name = "priority"},
+    {.name = "cache_salt"},
+    {.name = "timeout"},
+};
+
+const qn_field_table qn_steering_fields = {.fields = steering_fields,
+                                           .count = sizeof steering_fields / sizeof steering_fields[0]};
 
 enum { PENALTY_MAX = 2, REPETITION_PENALTY_MAX = 100, BIAS_MAX = 100 };
 

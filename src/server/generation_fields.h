@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "engine/request.h"
+#include "server/request_fields.h"
 #include "sampling/logprobs.h"
 #include "sampling/sampler.h"
 #include "text/stop.h"
@@ -49,6 +50,9 @@ typedef struct qn_generation_fields {
     bool has_thinking_budget;
     size_t thinking_budget; /* tokens of thoughts, at most */
 } qn_generation_fields;
+
+/* Fields that are called the same in every API, and are no standard's: a part of each API's table. */
+extern const qn_field_table qn_steering_fields;
 
 /* Reads the document's fields over *out, which holds nothing yet. QN_USAGE names the field; QN_RESOURCE. Whatever it
  * returns, qn_generation_fields_free releases what there is. The document must live as long as *out. */

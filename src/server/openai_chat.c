@@ -12,58 +12,21 @@
 static const char *const efforts[] = {"low", "high", "max"};
 
 static const qn_field fields[] = {
-    {.name = "model"},
     {.name = "messages"},
-    {.name = "max_tokens"},
-    {.name = "max_completion_tokens"},
-    {.name = "temperature"},
-    {.name = "top_p"},
-    {.name = "top_k"},
-    {.name = "min_p"},
-    {.name = "seed"},
-    {.name = "stop"},
-    {.name = "stream"},
-    {.name = "stream_options"},
-    {.name = "ignore_eos"},
-    {.name = "min_tokens"},
-    {.name = "stop_token_ids"},
-    {.name = "presence_penalty"},
-    {.name = "frequency_penalty"},
-    {.name = "repetition_penalty"},
-    {.name = "logit_bias"},
-    {.name = "prompt_logprobs"},
-    {.name = "return_token_ids"},
-    {.name = "priority"},
-    {.name = "cache_salt"},
-    {.name = "timeout"},
-    {.name = "request_id"},
     {.name = "reasoning_effort"},
     {.name = "chat_template_kwargs"},
-    {.name = "n"},
     {.name = "modalities"},
     {.name = "logprobs"},
     {.name = "top_logprobs"},
     {.name = "tools"},
     {.name = "tool_choice"},
     {.name = "parallel_tool_calls"},
-    {.name = "response_format"},
-    {.name = "grammar"},
-    {.name = "json_schema"},
     {.name = "thinking_token_budget"},
-    {.name = "ebnf"},
-    {.name = "regex"},
-    {.name = "guided_grammar"},
-    {.name = "guided_choice"},
-    {.name = "guided_regex"},
-    {.name = "guided_json"},
-    {.name = "structured_outputs"},
     {.name = "add_generation_prompt"},
     {.name = "continue_final_message"},
     {.name = "echo"},
     {.name = "include_reasoning"},
     /* About the caller or its caches, never about the answer. */
-    {.name = "user", .rule = QN_FIELD_FREE},
-    {.name = "metadata", .rule = QN_FIELD_FREE},
     {.name = "safety_identifier", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_key", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_retention", .rule = QN_FIELD_FREE},
@@ -77,15 +40,7 @@ static const qn_field fields[] = {
     {.name = "functions", .rule = QN_FIELD_NEUTRAL},
     {.name = "function_call", .rule = QN_FIELD_NEUTRAL},
     /* vLLM's, SGLang's and Z.ai's. */
-    {.name = "length_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
-    {.name = "include_stop_str_in_output", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "skip_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
-    {.name = "spaces_between_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
-    {.name = "allowed_token_ids", .rule = QN_FIELD_NEUTRAL},
-    {.name = "bad_words", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
     {.name = "best_of", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
-    {.name = "use_beam_search", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "truncate_prompt_tokens", .rule = QN_FIELD_NEUTRAL},
     {.name = "add_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     {.name = "separate_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
     {.name = "stream_reasoning", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
@@ -93,15 +48,10 @@ static const qn_field fields[] = {
     {.name = "documents", .rule = QN_FIELD_NEUTRAL},
     {.name = "chat_template", .rule = QN_FIELD_NEUTRAL},
     {.name = "mm_processor_kwargs", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_decoding_backend", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_whitespace_pattern", .rule = QN_FIELD_NEUTRAL},
-    {.name = "structural_tag", .rule = QN_FIELD_NEUTRAL},
-    {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
-    {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
-    {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
 };
-const qn_field_table qn_chat_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0]};
+static const qn_field_table *const also[] = {&qn_openai_field_table, &qn_steering_fields, &qn_format_field_table, NULL};
+
+const qn_field_table qn_chat_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0], .also = also};
 
 static qn_status read_stream(qn_chat_request *request, qn_error *err)
 {
@@ -250,7 +200,7 @@ qn_status qn_chat_read_kwargs(const json_t *document, const json_t *defaults, js
 static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *defaults, qn_error *err)
 {
     const json_t *document = request->document;
-    qn_status status = qn_fields_check(document, fields, sizeof fields / sizeof fields[0], &request->unknown, err);
+    qn_status status = qn_field_table_check(document, &qn_chat_fields, &request->unknown, err);
     if (status == QN_OK) {
         status = qn_field_string(document, "model", &request->model, err);
     }

@@ -7,70 +7,20 @@
 #include "server/request_body.h"
 
 static const qn_field fields[] = {
-    {.name = "model"},
     {.name = "prompt"},
-    {.name = "max_tokens"},
-    {.name = "max_completion_tokens"},
-    {.name = "temperature"},
-    {.name = "top_p"},
-    {.name = "top_k"},
-    {.name = "min_p"},
-    {.name = "seed"},
-    {.name = "stop"},
-    {.name = "stream"},
-    {.name = "stream_options"},
-    {.name = "ignore_eos"},
-    {.name = "min_tokens"},
-    {.name = "stop_token_ids"},
-    {.name = "presence_penalty"},
-    {.name = "frequency_penalty"},
-    {.name = "repetition_penalty"},
-    {.name = "logit_bias"},
-    {.name = "prompt_logprobs"},
-    {.name = "return_token_ids"},
-    {.name = "priority"},
-    {.name = "cache_salt"},
-    {.name = "timeout"},
-    {.name = "request_id"},
-    {.name = "n"},
     {.name = "best_of"},
     {.name = "logprobs"},
     {.name = "echo"},
-    {.name = "response_format"},
-    {.name = "structured_outputs"},
-    {.name = "guided_json"},
-    {.name = "guided_regex"},
-    {.name = "guided_choice"},
-    {.name = "guided_grammar"},
-    {.name = "json_schema"},
-    {.name = "grammar"},
-    {.name = "regex"},
-    {.name = "ebnf"},
     /* About the caller, never about the answer; and no checkpoint that quern runs has tokens to add around a prompt. */
-    {.name = "user", .rule = QN_FIELD_FREE},
-    {.name = "metadata", .rule = QN_FIELD_FREE},
     {.name = "add_special_tokens", .rule = QN_FIELD_FREE},
     /* OpenAI's. */
     {.name = "suffix", .rule = QN_FIELD_NEUTRAL},
     /* vLLM's and SGLang's. */
     {.name = "prompt_embeds", .rule = QN_FIELD_NEUTRAL},
-    {.name = "use_beam_search", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "length_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
-    {.name = "include_stop_str_in_output", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "skip_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
-    {.name = "spaces_between_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
-    {.name = "allowed_token_ids", .rule = QN_FIELD_NEUTRAL},
-    {.name = "bad_words", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
-    {.name = "truncate_prompt_tokens", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_decoding_backend", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_whitespace_pattern", .rule = QN_FIELD_NEUTRAL},
-    {.name = "structural_tag", .rule = QN_FIELD_NEUTRAL},
-    {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
-    {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
-    {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
 };
-const qn_field_table qn_completion_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0]};
+static const qn_field_table *const also[] = {&qn_openai_field_table, &qn_steering_fields, &qn_format_field_table, NULL};
+
+const qn_field_table qn_completion_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0], .also = also};
 
 static qn_status bad_prompt(qn_error *err)
 {
@@ -192,7 +142,7 @@ static qn_status read_request(qn_completion_request *request, const qn_generatio
     const json_t *document = request->document;
     qn_generation_limits own = *limits;
     own.may_be_empty = true;
-    qn_status status = qn_fields_check(document, fields, sizeof fields / sizeof fields[0], &request->unknown, err);
+    qn_status status = qn_field_table_check(document, &qn_completion_fields, &request->unknown, err);
     if (status == QN_OK) {
         status = qn_field_string(document, "model", &request->model, err);
     }

@@ -16,6 +16,15 @@ static const qn_field *find_field(const qn_field *fields, size_t count, const ch
     return NULL;
 }
 
+static const qn_field *find_in_table(const qn_field_table *table, const char *name)
+{
+    const qn_field *field = find_field(table->fields, table->count, name);
+    for (size_t i = 0; field == NULL && table->also != NULL && table->also[i] != NULL; i++) {
+        field = find_field(table->also[i]->fields, table->also[i]->count, name);
+    }
+    return field;
+}
+
 static void add_unknown(qn_unknown_fields *unknown, const char *name)
 {
     if (unknown->count < QN_UNKNOWN_FIELDS_MAX) {
@@ -69,14 +78,14 @@ static qn_status check_field(const qn_field *field, const json_t *value, qn_erro
                          field->name, field->neutral);
 }
 
-qn_status qn_fields_check(const json_t *object, const qn_field *fields, size_t count, qn_unknown_fields *unknown,
-                          qn_error *err)
+qn_status qn_field_table_check(const json_t *object, const qn_field_table *table, qn_unknown_fields *unknown,
+                               qn_error *err)
 {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
-        const qn_field *field = find_field(fields, count, name);
+        const qn_field *field = find_in_table(table, name);
         if (field == NULL) {
             add_unknown(unknown, name);
             continue;
@@ -87,6 +96,12 @@ qn_status qn_fields_check(const json_t *object, const qn_field *fields, size_t c
         }
     }
     return QN_OK;
+}
+
+qn_status qn_fields_check(const json_t *object, const qn_field *fields, size_t count, qn_unknown_fields *unknown,
+                          qn_error *err)
+{
+    return qn_field_table_check(object, &(qn_field_table){.fields = fields, .count = count}, unknown, err);
 }
 
 const json_t *qn_field_get(const json_t *object, const char *name)

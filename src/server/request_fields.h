@@ -22,10 +22,12 @@ typedef struct qn_field {
                             NULL when only null does */
 } qn_field;
 
-/* A body's table as a whole: openapi.json documents just these fields. */
+/* A body's table as a whole: openapi.json documents just these fields. Fields that several bodies have stand in tables
+ * of their own, beside the functions that read them. */
 typedef struct qn_field_table {
     const qn_field *fields;
     size_t count;
+    const struct qn_field_table *const *also; /* further tables, NULL behind the last; NULL: none. They have none */
 } qn_field_table;
 
 enum { QN_UNKNOWN_FIELDS_MAX = 8 };
@@ -39,6 +41,10 @@ typedef struct qn_unknown_fields {
 /* Checks every field of the object but the handled ones. null always counts as absent. QN_USAGE names the field. */
 qn_status qn_fields_check(const json_t *object, const qn_field *fields, size_t count, qn_unknown_fields *unknown,
                           qn_error *err);
+
+/* The same of a table. */
+qn_status qn_field_table_check(const json_t *object, const qn_field_table *table, qn_unknown_fields *unknown,
+                               qn_error *err);
 
 /* The field's value; NULL when absent or null. */
 const json_t *qn_field_get(const json_t *object, const char *name);

@@ -48,20 +48,10 @@ static const qn_field fields[] = {
     {.name = "stop"},
     {.name = "top_k"},
     {.name = "thinking_token_budget"},
-    {.name = "min_p"},
-    {.name = "seed"},
-    {.name = "min_tokens"},
-    {.name = "ignore_eos"},
-    {.name = "stop_token_ids"},
-    {.name = "presence_penalty"},
-    {.name = "frequency_penalty"},
-    {.name = "repetition_penalty"},
-    {.name = "logit_bias"},
-    {.name = "priority"},
-    {.name = "cache_salt"},
-    {.name = "timeout"},
 };
-const qn_field_table qn_responses_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0]};
+static const qn_field_table *const also[] = {&qn_steering_fields, NULL};
+
+const qn_field_table qn_responses_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0], .also = also};
 
 static const qn_steering_name steering[] = {
     {"max_output_tokens", "max_tokens"},
@@ -259,7 +249,7 @@ static qn_status read_request(qn_responses_request *r, const qn_chat_defaults *d
         read_strings,   read_generation, read_streaming, check_include, read_text,
         check_metadata, read_kwargs,     read_reasoning, read_tools,    read_messages,
     };
-    qn_status status = qn_fields_check(r->document, fields, sizeof fields / sizeof fields[0], &r->unknown, err);
+    qn_status status = qn_field_table_check(r->document, &qn_responses_fields, &r->unknown, err);
     for (size_t i = 0; i < sizeof reads / sizeof reads[0] && status == QN_OK; i++) {
         status = reads[i](r, defaults, err);
     }

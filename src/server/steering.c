@@ -2,32 +2,25 @@
 
 #include <string.h>
 
-static const qn_steering_name own_names[] = {
-    {"min_p", "min_p"},
-    {"seed", "seed"},
-    {"min_tokens", "min_tokens"},
-    {"ignore_eos", "ignore_eos"},
-    {"stop_token_ids", "stop_token_ids"},
-    {"presence_penalty", "presence_penalty"},
-    {"frequency_penalty", "frequency_penalty"},
-    {"repetition_penalty", "repetition_penalty"},
-    {"logit_bias", "logit_bias"},
-    {"priority", "priority"},
-    {"cache_salt", "cache_salt"},
-    {"timeout", "timeout"},
-    {"thinking_token_budget", "thinking_token_budget"},
-};
+static qn_status take(const json_t *document, const char *name, const char *known, json_t *fields, qn_error *err)
+{
+    json_t *value = json_object_get(document, name);
+    return value == NULL || json_object_set(fields, known, value) == 0 ? QN_OK
+                                                                       : qn_fail_memory(err, "request", sizeof *value);
+}
 
 static qn_status collect(const json_t *document, const qn_steering_name *names, size_t count, json_t *fields,
                          qn_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        json_t *value = json_object_get(document, names[i].name);
-        if (value != NULL && json_object_set(fields, names[i].known, value) != 0) {
-            return qn_fail_memory(err, "request", sizeof(json_t));
-        }
+    qn_status status = take(document, "thinking_token_budget", "thinking_token_budget", fields, err);
+    for (size_t i = 0; i < qn_steering_fields.count && status == QN_OK; i++) {
+        const char *name = qn_steering_fields.fields[i].name;
+        status = take(document, name, name, fields, err);
     }
-    return QN_OK;
+    for (size_t i = 0; i < count && status == QN_OK; i++) {
+        status = take(document, names[i].name, names[i].known, fields, err);
+    }
+    return status;
 }
 
 /* Sentences begin with the field's name. */
@@ -54,10 +47,7 @@ qn_status qn_steering_read(const json_t *document, const qn_steering_name *names
     if (*fields == NULL) {
         return qn_fail_memory(err, "request", sizeof(json_t));
     }
-    qn_status status = collect(document, own_names, sizeof own_names / sizeof own_names[0], *fields, err);
-    if (status == QN_OK) {
-        status = collect(document, names, count, *fields, err);
-    }
+    qn_status status = collect(document, names, count, *fields, err);
     if (status == QN_OK) {
         status = qn_generation_fields_read(*fields, limits, out, err);
         if (status != QN_OK) {

@@ -14,11 +14,10 @@ typedef struct qn_steering_name {
     const char *known; /* in generation_fields.h */
 } qn_steering_name;
 
-/* Reads the document's fields of the table, and of quern's own min_p, seed, min_tokens, ignore_eos, stop_token_ids,
- * presence_penalty, frequency_penalty, repetition_penalty, logit_bias, priority, cache_salt, timeout,
- * thinking_token_budget. *fields: an object that shares their values, the caller's, which has to live as long as *out,
- * as the document has. Errors are those of qn_generation_fields_read by the request's names. Whatever it returns,
- * *fields is to be released, and *out with qn_generation_fields_free. */
+/* Reads the document's fields of the table, those of qn_steering_fields, and thinking_token_budget. *fields: an object
+ * that shares their values, the caller's, which has to live as long as *out, as the document has. Errors are those of
+ * qn_generation_fields_read by the request's names. Whatever it returns, *fields is to be released, and *out with
+ * qn_generation_fields_free. */
 qn_status qn_steering_read(const json_t *document, const qn_steering_name *names, size_t count,
                            const qn_generation_limits *limits, json_t **fields, qn_generation_fields *out,
                            qn_error *err);

@@ -156,23 +156,33 @@ static void check_neutral(const char *body, const qn_field *field, const json_t 
     }
 }
 
-static void check_body(const json_t *document, const char *body, const qn_field_table *table)
+/* Takes the table's fields off the properties. */
+static void check_table(const char *body, const qn_field_table *table, json_t *properties)
 {
-    char reference[128];
-    snprintf(reference, sizeof reference, "#/components/schemas/%s", body);
-    json_t *properties = json_object();
-    collect(document, follow(document, reference), properties);
     for (size_t i = 0; i < table->count; i++) {
         const qn_field *field = &table->fields[i];
         const json_t *schema = json_object_get(properties, field->name);
         if (schema == NULL) {
-            fail_msg("%s: %s is read and not documented", body, field->name);
+            fail_msg("%s: %s is read and not documented, or is in two tables", body, field->name);
         }
         if (field->rule == QN_FIELD_NEUTRAL) {
             check_neutral(body, field, schema);
         }
         json_object_del(properties, field->name);
     }
+    for (size_t i = 0; table->also != NULL && table->also[i] != NULL; i++) {
+        assert_null(table->also[i]->also);
+        check_table(body, table->also[i], properties);
+    }
+}
+
+static void check_body(const json_t *document, const char *body, const qn_field_table *table)
+{
+    char reference[128];
+    snprintf(reference, sizeof reference, "#/components/schemas/%s", body);
+    json_t *properties = json_object();
+    collect(document, follow(document, reference), properties);
+    check_table(body, table, properties);
     const char *name = json_object_iter_key(json_object_iter(properties));
     if (name != NULL) {
         fail_msg("%s: %s is documented and not read", body, name);
