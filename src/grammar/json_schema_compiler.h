@@ -69,7 +69,7 @@ typedef struct compiler {
     compiled_set **sets;
     size_t set_count, set_capacity;
     const schema_node *current; /* whose set is compiled, for errors without a place of their own */
-    size_t shapes, steps, depth, searched, emptiness_depth;
+    size_t shapes, steps, depth, branchings, searched, emptiness_depth;
     bool failed;
     qn_error err;
 } compiler;

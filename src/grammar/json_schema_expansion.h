@@ -33,7 +33,6 @@ typedef struct expansion {
     bool
         declared_only; /* contradictions are not looked for: what the types and listed values are as they are written */
     bool any;          /* the first shape is enough: *(bool *)context tells that there is one */
-    size_t depth;      /* branchings on the way here */
 } expansion;
 
 typedef void keyword_handler(expansion *e, const pending *p, const char *keyword, const json_t *value);

@@ -6,7 +6,7 @@
 #include "grammar/json_schema_expansion.h"
 
 enum {
-    MOST_BRANCHINGS = 500, /* one inside another; each is a call */
+    MOST_BRANCHINGS = 300, /* one inside another, over all sets; each is a call */
     MOST_OPTIONS = 1000    /* of a oneOf */
 };
 
@@ -238,19 +238,20 @@ static void expand_branches(const expansion *e, const branching *at)
     compiler *c = e->c;
     size_t count = json_array_size(at->options);
     bool one = strcmp(at->keyword, "oneOf") == 0 && !e->declared_only;
-    if (e->depth == MOST_BRANCHINGS) {
+    if (c->branchings == MOST_BRANCHINGS) {
         schema_fail(c, at->at->node, at->keyword, "more than %d choices that meet: simplify the schema",
                     MOST_BRANCHINGS);
         return;
     }
+    c->branchings++;
     const bool *overlap = one ? overlaps(e, at, count) : NULL;
     for (size_t i = 0; i < count && !c->failed; i++) {
         expansion next = *e;
-        next.depth++;
         schema_push(&next, at->at, at->keyword, option_node(c, at->at, at->keyword, at->options, i), at->hidden);
         push_opposites(&next, at, overlap, i);
         expand(&next);
     }
+    c->branchings--;
 }
 
 static void expand(expansion *e)
