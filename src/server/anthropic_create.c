@@ -103,21 +103,13 @@ static qn_status start_answer(qn_server *server, qn_anthropic_request *r, const 
         return status;
     }
     void *writer = NULL;
-    qn_answer_options options = {.generation = &r->generation, .logprobs = -1, .mid_text = r->prefill};
-    status = qn_tool_choice_tools(&r->tools, &options.tools, err);
-    if (status == QN_OK) {
-        status = qn_tool_choice_grammar(server, &r->tools, &r->form.format, &options.grammar, err);
-    }
-    if (status == QN_OK) {
-        status = new_writer(server, r, request_id, prompt->count, cut, &writer, err);
-    }
-    if (status == QN_OK) {
-        status = qn_answer_start(server, &api, writer, &options, prompt, 1, out, err);
-    } else {
-        qn_tool_list_free(options.tools);
-    }
-    qn_answer_grammar_release(options.grammar);
-    return status;
+    status = new_writer(server, r, request_id, prompt->count, cut, &writer, err);
+    return status == QN_OK
+               ? qn_generate_answer(
+                     server, &api, writer, &r->tools, &r->form.format,
+                     (qn_answer_options){.generation = &r->generation, .logprobs = -1, .mid_text = r->prefill}, prompt,
+                     1, out, err)
+               : status;
 }
 
 static qn_status start(qn_server *server, const qn_http_request *request, qn_answer **out, bool *stream,

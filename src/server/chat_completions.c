@@ -27,24 +27,14 @@ static qn_status start_answer(qn_server *server, const qn_chat_request *chat, co
                               const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
     void *writer = NULL;
-    qn_answer_options options = {.generation = &chat->generation,
-                                 .logprobs = chat->logprobs,
-                                 .keep_prompts = chat->return_token_ids,
-                                 .mid_text = chat->prompt_end == QN_PROMPT_CONTINUES};
-    qn_status status = qn_tool_choice_tools(&chat->tools, &options.tools, err);
-    if (status == QN_OK) {
-        status = qn_tool_choice_grammar(server, &chat->tools, &chat->form.format, &options.grammar, err);
-    }
-    if (status == QN_OK) {
-        status = qn_chat_writer_new(server, chat, request_id, &writer, err);
-    }
-    if (status == QN_OK) {
-        status = qn_answer_start(server, &qn_chat_api, writer, &options, prompt, 1, out, err);
-    } else {
-        qn_tool_list_free(options.tools);
-    }
-    qn_answer_grammar_release(options.grammar);
-    return status;
+    const qn_answer_options options = {.generation = &chat->generation,
+                                       .logprobs = chat->logprobs,
+                                       .keep_prompts = chat->return_token_ids,
+                                       .mid_text = chat->prompt_end == QN_PROMPT_CONTINUES};
+    qn_status status = qn_chat_writer_new(server, chat, request_id, &writer, err);
+    return status == QN_OK ? qn_generate_answer(server, &qn_chat_api, writer, &chat->tools, &chat->form.format, options,
+                                                prompt, 1, out, err)
+                           : status;
 }
 
 static qn_status start_parsed(qn_server *server, const qn_chat_request *chat, const char *request_id, qn_answer **out,

@@ -9,7 +9,7 @@ static qn_status start_answer(qn_server *server, const qn_completion_request *co
                               const qn_tokens *prompts, qn_answer **out, qn_error *err)
 {
     const qn_generation_fields *generation = &completion->generation;
-    qn_answer_options options = {
+    const qn_answer_options options = {
         .generation = generation,
         .logprobs = completion->logprobs,
         .keep_prompts = completion->echo || completion->return_token_ids,
@@ -18,17 +18,11 @@ static qn_status start_answer(qn_server *server, const qn_completion_request *co
         .prompt_only = generation->max_tokens_field != NULL && generation->max_tokens == 0,
     };
     void *writer = NULL;
-    qn_status status = qn_tool_choice_grammar(server, &(qn_tool_choice){0}, &completion->form.format, &options.grammar,
-                                              err);
-    if (status == QN_OK) {
-        status = qn_completion_writer_new(server, completion, request_id, &writer, err);
-    }
-    if (status == QN_OK) {
-        status = qn_answer_start(server, &qn_completion_api, writer, &options, prompts, completion->prompt_count, out,
-                                 err);
-    }
-    qn_answer_grammar_release(options.grammar);
-    return status;
+    qn_status status = qn_completion_writer_new(server, completion, request_id, &writer, err);
+    return status == QN_OK
+               ? qn_generate_answer(server, &qn_completion_api, writer, &(qn_tool_choice){0}, &completion->form.format,
+                                    options, prompts, completion->prompt_count, out, err)
+               : status;
 }
 
 static qn_status start_prompts(qn_server *server, const qn_completion_request *completion, const char *request_id,

@@ -134,3 +134,21 @@ qn_status qn_generate_check_length(const qn_server *server, size_t prompt_count,
     }
     return status;
 }
+
+qn_status qn_generate_answer(qn_server *server, const qn_answer_api *api, void *writer, const qn_tool_choice *choice,
+                             const qn_answer_format *format, qn_answer_options options, const qn_tokens *prompts,
+                             size_t prompt_count, qn_answer **out, qn_error *err)
+{
+    qn_status status = qn_tool_choice_tools(choice, &options.tools, err);
+    if (status == QN_OK) {
+        status = qn_tool_choice_grammar(server, choice, format, &options.grammar, err);
+    }
+    if (status == QN_OK) {
+        status = qn_answer_start(server, api, writer, &options, prompts, prompt_count, out, err);
+    } else {
+        api->free(writer);
+        qn_tool_list_free(options.tools);
+    }
+    qn_answer_grammar_release(options.grammar);
+    return status;
+}

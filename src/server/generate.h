@@ -6,6 +6,7 @@
 #define QN_SERVER_GENERATE_H
 
 #include "server/answer.h"
+#include "server/tool_choice.h"
 
 typedef struct qn_endpoint {
     const qn_answer_api *api;
@@ -38,5 +39,11 @@ qn_status qn_generate_check_model(const qn_server *server, const char *model, qn
 /* 400 context_length_exceeded unless the context holds the prompt and its answer; prompt_field names the prompt. */
 qn_status qn_generate_check_length(const qn_server *server, size_t prompt_count, const char *prompt_field,
                                    const qn_generation_fields *fields, qn_api_error *error, qn_error *err);
+
+/* Starts the answer (answer.h) with the tools that the request chose, held to what it asked for; these two of `options`
+ * are filled in here. Takes the writer, on failure too. */
+qn_status qn_generate_answer(qn_server *server, const qn_answer_api *api, void *writer, const qn_tool_choice *choice,
+                             const qn_answer_format *format, qn_answer_options options, const qn_tokens *prompts,
+                             size_t prompt_count, qn_answer **out, qn_error *err);
 
 #endif

@@ -237,21 +237,11 @@ static qn_status start_answer(qn_server *server, const qn_http_exchange *exchang
                               qn_stored_response *previous, const qn_tokens *prompt, qn_answer **out, qn_error *err)
 {
     void *made = NULL;
-    qn_answer_options options = {.generation = &r->generation, .logprobs = -1};
-    qn_status status = qn_tool_choice_tools(&r->tools, &options.tools, err);
-    if (status == QN_OK) {
-        status = qn_tool_choice_grammar(server, &r->tools, &r->form.format, &options.grammar, err);
-    }
-    if (status == QN_OK) {
-        status = new_writer(server, exchange, r, previous, &made, err);
-    }
-    if (status == QN_OK) {
-        status = qn_answer_start(server, &api, made, &options, prompt, 1, out, err);
-    } else {
-        qn_tool_list_free(options.tools);
-    }
-    qn_answer_grammar_release(options.grammar);
-    return status;
+    qn_status status = new_writer(server, exchange, r, previous, &made, err);
+    return status == QN_OK ? qn_generate_answer(server, &api, made, &r->tools, &r->form.format,
+                                                (qn_answer_options){.generation = &r->generation, .logprobs = -1},
+                                                prompt, 1, out, err)
+                           : status;
 }
 
 static qn_status start_parsed(qn_server *server, const qn_http_exchange *exchange, qn_responses_request *r,
