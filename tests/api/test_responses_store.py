@@ -167,6 +167,16 @@ def test_a_cut_response_is_kept_with_its_status(server):
     answer(server, "Go on", previous_response_id=cut["id"])
 
 
+def test_a_failed_response_is_not_kept(start_server):
+    server = start_server()
+    body = ask("Hi", max_output_tokens=8000, ignore_eos=True, timeout=0.2)
+    events = named_events(server, RESPONSES, body)
+    assert events[-1]["type"] == "response.failed" and events[0]["response"]["store"] is True
+    assert server.get(path_of(events[0]["response"])).status == 404
+    assert server.post(RESPONSES, body).status == 504
+    assert metric(server, "responses_stored") == 0
+
+
 def test_a_response_whose_client_left_is_not_kept(start_server):
     server = start_server()
     connection = server.connect()

@@ -40,6 +40,18 @@ static void echo(void *context, const qn_http_request *request, qn_http_reply *r
     qn_buffer_append(&reply->body, request->body, request->body_bytes);
 }
 
+static void tell_query(void *context, const qn_http_request *request, qn_http_reply *reply)
+{
+    (void)context;
+    static const char *const names[] = {"a", "b[]", "c"};
+    reply->status = 200;
+    reply->content_type = "text/plain";
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = qn_http_query(request->exchange, names[i]);
+        qn_buffer_format(&reply->body, "%s=(%s)", names[i], value != NULL ? value : "none");
+    }
+}
+
 static void wait_for_ever(void *context, const qn_http_request *request, qn_http_reply *reply)
 {
     fixture *f = context;
@@ -122,6 +134,9 @@ static const qn_http_route routes[] = {
     {.method = "GET", .path = "/echo", .handle = echo},
     {.method = "POST", .path = "/echo", .handle = echo},
     {.method = "GET", .path = "/below/", .prefix = true, .handle = echo},
+    {.method = "GET", .path = "/item/", .prefix = true, .below = "", .handle = echo},
+    {.method = "POST", .path = "/item/", .prefix = true, .below = "/use", .handle = echo},
+    {.method = "GET", .path = "/query", .handle = tell_query},
     {.method = "GET", .path = "/wait", .handle = wait_for_ever},
     {.method = "POST", .path = "/release", .handle = release_and_wait},
     {.method = "GET", .path = "/timeout", .handle = time_out},
@@ -218,6 +233,14 @@ static void test_routes(void **state)
         {"GET /below/a%2Fb HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200", "[a/b]"},
         {"GET /below/ HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404", "error 404"},
         {"GET /none HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404", "error 404"},
+        {"GET /item/a%20b HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200", "[a b]"},
+        {"GET /item/a/b HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404", "error 404"},
+        {"POST /item/a/use HTTP/1.1\r\n" CLOSE "Content-Length: 0\r\n\r\n", "HTTP/1.1 200", "[a/use]"},
+        {"GET /item/a/use HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405", "Allow: POST, OPTIONS"},
+        {"GET /item//use HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404", "error 404"},
+        {"DELETE /item/a HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405", "Allow: GET, HEAD, OPTIONS"},
+        {"GET /query?a=1%202&b[]=&a=3 HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200", "a=(1 2)b[]=()c=(none)"},
+        {"GET /query?c HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200", "a=(none)b[]=(none)c=()"},
         {"PUT /echo HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405", "Allow: GET, HEAD, POST, OPTIONS"},
         {"OPTIONS /stream HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 204", "Allow: GET, HEAD, OPTIONS"},
         {"HEAD /echo HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200", "Content-Length: 13"},
