@@ -2,11 +2,11 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "base/random.h"
 #include "server/admission.h"
 #include "server/generate.h"
 #include "server/request_body.h"
 #include "server/responses_items.h"
+#include "server/responses_references.h"
 #include "server/responses_request.h"
 #include "server/responses_response.h"
 #include "server/responses_stored.h"
@@ -119,54 +119,73 @@ static void report_fields(qn_server *server, const qn_responses_request *r)
     qn_generate_report(server, &r->generation);
 }
 
-/* ---- the conversation before ---- */
+/* ---- what is in the store ---- */
 
-/* The response that a request goes on from. */
+/* What a request is made of besides its body: the response that it goes on from, and the items that it refers to. */
 typedef struct conversation {
     qn_stored_response *previous; /* held; NULL: none */
-    size_t memory;                /* taken for its items */
+    qn_stored_text *arrays;       /* of all items up to it */
+    size_t count;
+    qn_references references;
+    size_t memory; /* taken for all these items */
 } conversation;
 
-static qn_status read_items(qn_server *server, const qn_stored_text *arrays, size_t count, conversation *c,
-                            qn_responses_request *r, qn_error *err)
+static qn_status find_conversation(qn_server *server, const qn_http_exchange *exchange, const qn_responses_request *r,
+                                   conversation *c, qn_api_error *error, qn_error *err)
 {
-    size_t cost = 0;
-    for (size_t i = 0; i < count; i++) {
-        cost += qn_request_body_cost(arrays[i].text, arrays[i].bytes);
+    qn_status status = QN_OK;
+    bool unknown = false;
+    if (r->previous != NULL) {
+        status = qn_responses_find(server, exchange, r->previous, "previous_response_id", "previous_response_not_found",
+                                   &c->previous, error, err);
     }
-    c->memory = qn_budget_take(&server->history_memory, cost);
-    json_t *history = NULL;
-    qn_status status = qn_responses_items_parse(arrays, count, &history, err);
     if (status == QN_OK) {
-        status = qn_responses_request_continue(r, history, err);
+        status = qn_responses_items_before(c->previous, &c->arrays, &c->count, err);
+    }
+    if (status == QN_OK) {
+        status = qn_references_find(server->responses, qn_admission_client_key(&server->options.admission, exchange),
+                                    r->input, &c->references, &unknown, err);
+    }
+    if (unknown) {
+        *error = (qn_api_error){.status = 404, .code = "item_not_found"};
+    }
+    return status;
+}
+
+static qn_status read_items(const conversation *c, qn_responses_request *r, qn_error *err)
+{
+    json_t *history = NULL, *input = NULL;
+    qn_status status = qn_responses_items_parse(c->arrays, c->count, &history, err);
+    if (status == QN_OK && c->references.count > 0) {
+        status = qn_references_read(&c->references, r->input, &input, err);
+    }
+    if (status == QN_OK) {
+        status = qn_responses_request_continue(r, history, input, err);
     }
     json_decref(history);
     return status;
 }
 
-/* Puts what came before into the request's messages. */
+/* Makes the messages of a request that needs the store. */
 static qn_status read_conversation(qn_server *server, const qn_http_exchange *exchange, qn_responses_request *r,
                                    conversation *c, qn_api_error *error, qn_error *err)
 {
-    if (r->previous == NULL) {
-        return QN_OK;
+    qn_status status = r->needs_store ? find_conversation(server, exchange, r, c, error, err) : QN_OK;
+    if (status != QN_OK || !r->needs_store) {
+        return status;
     }
-    qn_status status = qn_responses_find(server, exchange, r->previous, "previous_response_id",
-                                         "previous_response_not_found", &c->previous, error, err);
-    qn_stored_text *arrays = NULL;
-    size_t count = 0;
-    if (status == QN_OK) {
-        status = qn_responses_items_before(c->previous, &arrays, &count, err);
+    size_t cost = c->references.cost;
+    for (size_t i = 0; i < c->count; i++) {
+        cost += qn_request_body_cost(c->arrays[i].text, c->arrays[i].bytes);
     }
-    if (status == QN_OK) {
-        status = read_items(server, arrays, count, c, r, err);
-    }
-    qn_free(arrays);
-    return status;
+    c->memory = qn_budget_take(&server->history_memory, cost);
+    return read_items(c, r, err);
 }
 
 static void free_conversation(qn_server *server, conversation *c)
 {
+    qn_free(c->arrays);
+    qn_references_free(&c->references);
     qn_response_store_release(server->responses, c->previous);
     qn_budget_give(&server->history_memory, c->memory);
 }
@@ -199,7 +218,7 @@ static void open_store(writer *w, const qn_http_exchange *exchange, const qn_res
         return;
     }
     qn_buffer items = {0};
-    qn_responses_items_write(qn_field_get(r->document, "input"), qn_random_seed(), &items);
+    qn_responses_items_write(r->input, w->response.id, &items);
     if (!items.failed) {
         w->opened = qn_response_store_open(server->responses,
                                            qn_admission_client_key(&server->options.admission, exchange),

@@ -252,9 +252,10 @@ static qn_status take_item(reader *r, size_t index, const json_t *item, qn_error
             return kinds[i].take(r, index, item, err);
         }
     }
-    return qn_fail_field(err, QN_USAGE, "input",
-                         "input[%zu]: type %.40s: send message, reasoning, function_call or function_call_output",
-                         index, type);
+    return qn_fail_field(
+        err, QN_USAGE, "input",
+        "input[%zu]: type %.40s: send message, reasoning, function_call, function_call_output or item_reference", index,
+        type);
 }
 
 static qn_status take_items(reader *r, const json_t *items, qn_error *err)

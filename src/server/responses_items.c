@@ -1,13 +1,15 @@
 #include "server/responses_items.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/memory.h"
 #include "server/request_fields.h"
 
-enum { ID_BYTES = 64 };
+enum { ID_BYTES = 64, STEM_BYTES = 32 };
+
+static const char response_prefix[] = "resp_";
 
 static const char id_characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
 
@@ -24,7 +26,7 @@ static void write_member(qn_buffer *out, const json_t *item, const char *name)
     write_string(out, json_object_get(item, name));
 }
 
-static void open_item(qn_buffer *out, const json_t *item, const char *prefix, uint64_t salt, size_t index)
+static void open_item(qn_buffer *out, const json_t *item, const char *prefix, const char *stem, size_t index)
 {
     const json_t *id = json_object_get(item, "id");
     const char *text = json_string_value(id);
@@ -32,7 +34,7 @@ static void open_item(qn_buffer *out, const json_t *item, const char *prefix, ui
     if (bytes > 0 && bytes <= ID_BYTES && strspn(text, id_characters) == bytes) {
         qn_buffer_format(out, "{\"id\":\"%s\"", text);
     } else {
-        qn_buffer_format(out, "{\"id\":\"%s_%016" PRIx64 "%04zx\"", prefix, salt, index);
+        qn_buffer_format(out, "{\"id\":\"%s_%si%04zx\"", prefix, stem, index);
     }
 }
 
@@ -51,18 +53,18 @@ static void write_parts(qn_buffer *out, const json_t *content, const char *kind)
     qn_buffer_char(out, ']');
 }
 
-static void write_message(qn_buffer *out, const json_t *item, uint64_t salt, size_t index)
+static void write_message(qn_buffer *out, const json_t *item, const char *stem, size_t index)
 {
     const char *role = json_string_value(json_object_get(item, "role"));
-    open_item(out, item, "msg", salt, index);
+    open_item(out, item, "msg", stem, index);
     qn_buffer_format(out, ",\"type\":\"message\",\"status\":\"completed\",\"role\":\"%s\",\"content\":", role);
     write_parts(out, json_object_get(item, "content"), strcmp(role, "assistant") == 0 ? "output_text" : "input_text");
     qn_buffer_char(out, '}');
 }
 
-static void write_reasoning(qn_buffer *out, const json_t *item, uint64_t salt, size_t index)
+static void write_reasoning(qn_buffer *out, const json_t *item, const char *stem, size_t index)
 {
-    open_item(out, item, "rs", salt, index);
+    open_item(out, item, "rs", stem, index);
     qn_buffer_text(out, ",\"type\":\"reasoning\",\"status\":\"completed\",\"summary\":");
     write_parts(out, qn_field_get(item, "summary"), "summary_text");
     qn_buffer_text(out, ",\"content\":");
@@ -70,9 +72,9 @@ static void write_reasoning(qn_buffer *out, const json_t *item, uint64_t salt, s
     qn_buffer_char(out, '}');
 }
 
-static void write_call(qn_buffer *out, const json_t *item, uint64_t salt, size_t index)
+static void write_call(qn_buffer *out, const json_t *item, const char *stem, size_t index)
 {
-    open_item(out, item, "fc", salt, index);
+    open_item(out, item, "fc", stem, index);
     qn_buffer_text(out, ",\"type\":\"function_call\",\"status\":\"completed\"");
     write_member(out, item, "call_id");
     write_member(out, item, "name");
@@ -80,10 +82,10 @@ static void write_call(qn_buffer *out, const json_t *item, uint64_t salt, size_t
     qn_buffer_char(out, '}');
 }
 
-static void write_call_output(qn_buffer *out, const json_t *item, uint64_t salt, size_t index)
+static void write_call_output(qn_buffer *out, const json_t *item, const char *stem, size_t index)
 {
     const json_t *output = json_object_get(item, "output");
-    open_item(out, item, "fco", salt, index);
+    open_item(out, item, "fco", stem, index);
     qn_buffer_text(out, ",\"type\":\"function_call_output\",\"status\":\"completed\"");
     write_member(out, item, "call_id");
     qn_buffer_text(out, ",\"output\":");
@@ -95,43 +97,52 @@ static void write_call_output(qn_buffer *out, const json_t *item, uint64_t salt,
     qn_buffer_char(out, '}');
 }
 
-static void write_item(qn_buffer *out, const json_t *item, uint64_t salt, size_t index)
+static void write_item(qn_buffer *out, const json_t *item, const char *stem, size_t index)
 {
     static const struct {
         const char *type;
-        void (*write)(qn_buffer *out, const json_t *item, uint64_t salt, size_t index);
+        void (*write)(qn_buffer *out, const json_t *item, const char *stem, size_t index);
     } kinds[] = {{"reasoning", write_reasoning},
                  {"function_call", write_call},
                  {"function_call_output", write_call_output}};
     const char *type = json_string_value(json_object_get(item, "type"));
     for (size_t i = 0; type != NULL && i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kinds[i].type, type) == 0) {
-            kinds[i].write(out, item, salt, index);
+            kinds[i].write(out, item, stem, index);
             return;
         }
     }
-    write_message(out, item, salt, index); /* whose type may be left out */
+    write_message(out, item, stem, index); /* whose type may be left out */
 }
 
-void qn_responses_items_write(const json_t *input, uint64_t salt, qn_buffer *out)
+void qn_responses_items_write(const json_t *input, const char *response_id, qn_buffer *out)
 {
+    const char *stem = response_id + strlen(response_prefix);
     qn_buffer_char(out, '[');
     if (json_is_string(input)) {
-        qn_buffer_format(out,
-                         "{\"id\":\"msg_%016" PRIx64 "0000\",\"type\":\"message\",\"status\":\"completed\","
-                         "\"role\":\"user\",\"content\":",
-                         salt);
+        open_item(out, NULL, "msg", stem, 0);
+        qn_buffer_text(out, ",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\",\"content\":");
         write_parts(out, input, "input_text");
         qn_buffer_char(out, '}');
     }
     for (size_t i = 0; i < json_array_size(input); i++) {
         qn_buffer_text(out, i > 0 ? "," : "");
-        write_item(out, json_array_get(input, i), salt, i);
+        write_item(out, json_array_get(input, i), stem, i);
     }
     qn_buffer_char(out, ']');
 }
 
 /* ---- reading ---- */
+
+bool qn_responses_items_origin(const char *item_id, char out[QN_RESPONSE_ID_BYTES])
+{
+    const char *stem = strchr(item_id, '_');
+    if (stem == NULL || strspn(stem + 1, "0123456789abcdef") < STEM_BYTES) {
+        return false;
+    }
+    snprintf(out, QN_RESPONSE_ID_BYTES, "%s%.*s", response_prefix, STEM_BYTES, stem + 1);
+    return true;
+}
 
 /* Past the value that begins with a bracket. */
 static const char *skip_value(const char *at, const char *end)

@@ -7,15 +7,19 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "server/response_store.h"
 
 /* Appends a request's input, one that qn_responses_input_translate has accepted, as an array: with what the model was
- * shown of it, and nothing else. Items without an id of their own get one made of `salt`. */
-void qn_responses_items_write(const json_t *input, uint64_t salt, qn_buffer *out);
+ * shown of it, and nothing else. Items without an id of their own get one that tells the response, whose id begins with
+ * "resp_". */
+void qn_responses_items_write(const json_t *input, const char *response_id, qn_buffer *out);
+
+/* The response that an item was made for, by the item's id: what stands behind the first '_' begins with the response's
+ * own 32 digits. False: the id is not of that kind. */
+bool qn_responses_items_origin(const char *item_id, char out[QN_RESPONSE_ID_BYTES]);
 
 /* The next item of an array of kept items, and its id; *at is 0 at first. False: there is none. */
 bool qn_responses_items_next(qn_stored_text array, size_t *at, qn_stored_text *item, qn_stored_text *id);

@@ -1,11 +1,13 @@
 #include "server/responses_request.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "server/openai_tools.h"
 #include "server/request_body.h"
 #include "server/responses_input.h"
+#include "server/responses_references.h"
 #include "server/steering.h"
 
 static const qn_field fields[] = {
@@ -233,14 +235,15 @@ static qn_status make_messages(qn_responses_request *r, const json_t *history, q
          json_array_append_new(r->messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions)) != 0)) {
         return no_memory(err);
     }
-    return qn_responses_input_translate(history, qn_field_get(r->document, "input"), r->messages, &r->unknown_item,
-                                        err);
+    return qn_responses_input_translate(history, r->input, r->messages, &r->unknown_item, err);
 }
 
 static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
 {
     (void)defaults;
-    return r->previous == NULL ? make_messages(r, NULL, err) : QN_OK;
+    r->input = json_incref((json_t *)(uintptr_t)qn_field_get(r->document, "input"));
+    r->needs_store = r->previous != NULL || qn_references_has(r->input);
+    return r->needs_store ? QN_OK : make_messages(r, NULL, err);
 }
 
 static qn_status read_request(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
@@ -270,8 +273,13 @@ qn_status qn_responses_request_parse(const char *body, size_t bytes, const qn_ch
     return status;
 }
 
-qn_status qn_responses_request_continue(qn_responses_request *request, const json_t *history, qn_error *err)
+qn_status qn_responses_request_continue(qn_responses_request *request, const json_t *history, json_t *input,
+                                        qn_error *err)
 {
+    if (input != NULL) {
+        json_decref(request->input);
+        request->input = input;
+    }
     return make_messages(request, history, err);
 }
 
@@ -279,6 +287,7 @@ void qn_responses_request_free(qn_responses_request *request)
 {
     qn_generation_fields_free(&request->generation);
     json_decref(request->messages);
+    json_decref(request->input);
     qn_tool_choice_free(&request->tools);
     qn_format_fields_free(&request->form);
     json_decref(request->kwargs);

@@ -25,7 +25,9 @@ typedef struct qn_responses_request {
     const char *request_id; /* the same */
     const char *previous;   /* previous_response_id; NULL: none */
     bool store;             /* may be kept */
-    json_t *messages;       /* in OpenAI's chat shape, instructions first; NULL where `previous` is not */
+    bool needs_store;       /* it goes on from a response, or its input refers to items */
+    json_t *input;          /* with the items that it refers to */
+    json_t *messages;       /* in OpenAI's chat shape, instructions first; NULL while needs_store */
     qn_tool_choice tools;
     qn_format_fields form;
     json_t *kwargs; /* template variables: the defaults, chat_template_kwargs and reasoning.effort */
@@ -36,14 +38,16 @@ typedef struct qn_responses_request {
 } qn_responses_request;
 
 /* QN_USAGE: the client's fault, err->field the parameter ("" when it is the body as a whole); QN_RESOURCE. On success
- * the caller releases *out with qn_responses_request_free. Messages of a request that goes on from another are left to
+ * the caller releases *out with qn_responses_request_free. Messages of a request that needs the store are left to
  * qn_responses_request_continue. */
 qn_status qn_responses_request_parse(const char *body, size_t bytes, const qn_chat_defaults *defaults,
                                      qn_responses_request *out, qn_error *err);
 
-/* Makes the messages of a request that goes on from another: its own instructions, the items of the conversation
- * before (qn_responses_items_parse), and its input. Errors as above. */
-qn_status qn_responses_request_continue(qn_responses_request *request, const json_t *history, qn_error *err);
+/* Makes the messages of a request that needs the store: its own instructions, the items of the conversation before
+ * (qn_responses_items_parse; NULL: none), and its input. `input`, which the request takes, is that with items in the
+ * place of references; NULL: there were none. Errors as above. */
+qn_status qn_responses_request_continue(qn_responses_request *request, const json_t *history, json_t *input,
+                                        qn_error *err);
 
 void qn_responses_request_free(qn_responses_request *request); /* back to {0}; {0} is fine */
 

@@ -101,7 +101,7 @@ static void write_text(qn_buffer *out, const qn_buffer *text)
 static void write_item_id(qn_buffer *out, const qn_response *r)
 {
     const char *prefix = r->kind == QN_OUTPUT_REASONING ? "rs" : r->kind == QN_OUTPUT_CONTENT ? "msg" : "fc";
-    qn_buffer_format(out, "\"%s_%016" PRIx64 "%04zx\"", prefix, r->salt, r->items - 1);
+    qn_buffer_format(out, "\"%s_%s%04zx\"", prefix, r->id + strlen("resp_"), r->items - 1);
 }
 
 /* A message's or thoughts' only part. */

@@ -18,7 +18,7 @@
 typedef struct qn_response {
     char id[QN_RESPONSE_ID_BYTES]; /* "resp_" and 128 random bits: requests may share an id, and tell it in a path */
     int64_t created;
-    uint64_t salt;        /* in the ids of items */
+    uint64_t salt;        /* in the ids of calls; those of items tell the response (responses_items.h) */
     bool store;           /* it is to be kept */
     bool prompt_details;  /* --enable-prompt-tokens-details */
     qn_buffer settings;   /* JSON: what the response tells of its request, each member with a comma before it */

@@ -86,6 +86,40 @@ def test_a_call_is_answered_by_its_output_alone(server):
     assert second["output"][-1]["type"] == "message"
 
 
+def reference(item):
+    return {"type": "item_reference", "id": item["id"]}
+
+
+def test_items_are_named_instead_of_sent(server):
+    question = {"role": "user", "content": "What is 12 plus 30?"}
+    first = answer(server, [question])
+    (given,) = items_of(server, first)["data"]
+    after = {"role": "user", "content": "And 2 plus 2?"}
+    named = answer(server, [reference(given), *map(reference, first["output"]), after])
+    sent = answer(server, [question, *first["output"], after])
+    assert named["usage"]["input_tokens"] == sent["usage"]["input_tokens"]
+    assert texts(named["output"]) == texts(sent["output"])
+    kept = items_of(server, named)["data"]  # as if they had been sent
+    assert kept[:-1] == [given, *first["output"]]
+    again = answer(server, [reference(kept[1])], previous_response_id=named["id"])  # beside a conversation
+    assert items_of(server, again)["data"][-1] == kept[1]
+    for unknown in ("msg_" + "0" * 32 + "0000", given["id"] + "0", "msg_1", ""):
+        refused = server.post(RESPONSES, ask([reference({"id": unknown}), after]))
+        assert refused.status == 404 and error_of(refused)["code"] == "item_not_found"
+    assert server.post(RESPONSES, ask([{"type": "item_reference"}, after])).status == 400
+    server.request("DELETE", path_of(first))
+    assert server.post(RESPONSES, ask([reference(first["output"][0]), after])).status == 404
+    answer(server, [reference(kept[-1])])
+
+
+def test_references_do_not_multiply_without_bound(server):
+    large = answer(server, [{"role": "user", "content": "Hi"},
+                            {"type": "function_call", "call_id": "c" * (1 << 20), "name": "f", "arguments": "{}"}])
+    named = [reference(items_of(server, large)["data"][1])]
+    refused = server.post(RESPONSES, ask(named * 100))
+    assert refused.status == 400 and "referred to" in error_of(refused)["message"]
+
+
 def test_input_items(server):
     given = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [
         {"type": "input_text", "text": 'a "quoted" [{'}, {"type": "input_text", "text": "\\}\u00e9"}]},
@@ -235,7 +269,10 @@ def test_nobody_reads_another_keys_responses(start_server):
         assert error_of(refused)["message"] == unknown["message"].replace(UNKNOWN, response["id"])
     body = ask("Tell me", previous_response_id=response["id"])
     assert server.post(RESPONSES, body, headers=bob).status == 404
-    assert server.post(RESPONSES, body, headers=alice).status == 200
+    named = ask([reference(response["output"][0])])
+    assert server.post(RESPONSES, named, headers=bob).status == 404
+    for allowed in (body, named):
+        assert server.post(RESPONSES, allowed, headers=alice).status == 200
     assert server.get(path_of(response)).status == 401
 
 

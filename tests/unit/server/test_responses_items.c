@@ -47,7 +47,7 @@ static void test_kept_items_say_what_was_sent(void **state)
         json_t *input = quoted_json(inputs[i]), *kept = NULL;
         qn_buffer out = {0};
         qn_error err;
-        qn_responses_items_write(input, 7, &out);
+        qn_responses_items_write(input, "resp_0123456789abcdef0123456789abcdef", &out);
         assert_null(strstr(qn_buffer_string(&out), "secret"));
         qn_stored_text array = text_of(&out);
         assert_int_equal(qn_responses_items_parse(&array, 1, &kept, &err), QN_OK);
@@ -71,7 +71,7 @@ static void test_items_are_walked_without_being_parsed(void **state)
     json_t *input = quoted_json(conversation), *all = NULL;
     qn_buffer out = {0};
     qn_error err;
-    qn_responses_items_write(input, 7, &out);
+    qn_responses_items_write(input, "resp_0123456789abcdef0123456789abcdef", &out);
     qn_stored_text array = text_of(&out), item, id;
     assert_int_equal(qn_responses_items_parse(&array, 1, &all, &err), QN_OK);
     size_t at = 0, count = 0;
@@ -139,7 +139,7 @@ static void test_short_of_memory(void **state)
     (void)state;
     qn_buffer out = {0};
     json_t *input = quoted_json(conversation);
-    qn_responses_items_write(input, 7, &out);
+    qn_responses_items_write(input, "resp_0123456789abcdef0123456789abcdef", &out);
     qn_stored_text array = text_of(&out);
     qn_status status = QN_RESOURCE;
     for (long nth = 1; status != QN_OK; nth++) {

@@ -68,7 +68,7 @@ static void test_all_fields(void **state)
     assert_string_equal(r.request_id, "q");
     assert_null(r.messages); /* before the conversation is there that it goes on from */
     json_t *history = quoted_json("[{'role':'user','content':'a'},{'role':'assistant','content':'b'}]");
-    assert_int_equal(qn_responses_request_continue(&r, history, &err), QN_OK);
+    assert_int_equal(qn_responses_request_continue(&r, history, NULL, &err), QN_OK);
     json_decref(history);
     char *messages = json_dumps(r.messages, JSON_COMPACT);
     assert_string_equal(messages, "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":"
