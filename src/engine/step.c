@@ -15,13 +15,17 @@
 
 enum { DRAFTS_BEFORE_WARNING = 400, WARN_BELOW_ONE_IN = 50 };
 
-static void end_part(qn_part *part, qn_status status, const qn_error *err, qn_finish finish)
+static void end_part(qn_part *part, qn_finish finish)
 {
     part->ends = true;
-    part->end = (qn_job_end){.status = status, .finish = finish, .stop_token = -1};
-    if (err != NULL) {
-        part->end.err = *err;
-    }
+    part->end = (qn_job_end){.status = QN_OK, .finish = finish, .stop_token = -1};
+}
+
+static void fail_part(qn_part *part, const qn_error *err)
+{
+    end_part(part, QN_FINISH_CANCELLED);
+    part->end.status = err->status;
+    part->end.err = *err;
 }
 
 /* ---- the model ---- */
@@ -54,14 +58,13 @@ static bool forward(qn_engine *engine)
     for (size_t i = 0; i < b->part_count; i++) {
         qn_error own;
         b->parts[i].kept = 0;
-        qn_status status = forward_parts(engine, &b->parts[i], 1, &own);
-        if (status != QN_OK) {
-            end_part(&b->parts[i], status, &own, QN_FINISH_CANCELLED);
+        if (forward_parts(engine, &b->parts[i], 1, &own) != QN_OK) {
+            fail_part(&b->parts[i], &own);
             failed++;
         }
     }
     for (size_t i = 0; i < b->part_count && failed == 0; i++) {
-        end_part(&b->parts[i], err.status, &err, QN_FINISH_CANCELLED);
+        fail_part(&b->parts[i], &err);
     }
     return false;
 }
@@ -79,7 +82,7 @@ static void fail_logits(qn_part *part, size_t position)
     qn_error err;
     qn_fail(&err, QN_FAILED, "logits: a value is not finite at position %zu: the checkpoint's lm_head is damaged",
             position);
-    end_part(part, QN_FAILED, &err, QN_FINISH_CANCELLED);
+    fail_part(part, &err);
 }
 
 /* ---- logprobs of the prompt ---- */
@@ -108,7 +111,7 @@ static void tell_prompt(qn_engine *engine, qn_part *part)
         if (!qn_job_deliver_prompt(job, b->logprobs, b->ranks, rows)) {
             qn_error err;
             qn_fail_memory(&err, "prompt_logprobs", end * (1 + top) * sizeof(qn_logprob));
-            end_part(part, QN_RESOURCE, &err, QN_FINISH_CANCELLED);
+            fail_part(part, &err);
             return;
         }
         job->prompt_logprobs_to = token + rows;
@@ -171,13 +174,13 @@ static void end_without_token(qn_part *part, int32_t why)
         fail_logits(part, job->length - 1);
     } else if (why == QN_NO_TOKEN && (job->request.ignore_eos || qn_job_answered(job) < job->request.min_tokens)) {
         /* only the end is left, and no token that stands for it */
-        end_part(part, QN_OK, NULL, QN_FINISH_STOP);
+        end_part(part, QN_FINISH_STOP);
     } else {
         qn_fail(&err, QN_FAILED, "answer: %s at position %zu: %s",
                 why == QN_MASK_FAILED ? "what may follow is not known" : "no token may follow", job->length,
                 why == QN_MASK_FAILED ? "its grammar has too many readings, or memory is short: simplify it"
                                       : "the constraints leave none: loosen them");
-        end_part(part, QN_FAILED, &err, QN_FINISH_CANCELLED);
+        fail_part(part, &err);
     }
 }
 
@@ -190,21 +193,21 @@ static void take_token(qn_engine *engine, qn_part *part, int32_t token)
     part->emitted++;
     qn_error err;
     if (job->counts != NULL && qn_token_counts_add(job->counts, token, &err) != QN_OK) {
-        end_part(part, QN_RESOURCE, &err, QN_FINISH_CANCELLED);
+        fail_part(part, &err);
         return;
     }
     bool repeats = qn_repetition_add(&job->guard, token);
     if (!request->ignore_eos && is_one_of(token, engine->generation.eos_token_id, engine->generation.eos_count)) {
-        end_part(part, QN_OK, NULL, QN_FINISH_STOP);
+        end_part(part, QN_FINISH_STOP);
         part->end.by_token = true;
     } else if (is_one_of(token, request->stop_token_ids, request->stop_token_count)) {
-        end_part(part, QN_OK, NULL, QN_FINISH_STOP);
+        end_part(part, QN_FINISH_STOP);
         part->end.stop_token = token;
         part->end.by_token = true;
     } else if (repeats) {
-        end_part(part, QN_OK, NULL, QN_FINISH_REPETITION);
+        end_part(part, QN_FINISH_REPETITION);
     } else if (job->length == job->limit) {
-        end_part(part, QN_OK, NULL, QN_FINISH_LENGTH);
+        end_part(part, QN_FINISH_LENGTH);
     }
 }
 
@@ -299,7 +302,7 @@ static void trace(qn_engine *engine, qn_part *part)
                             : NULL,
     };
     if (!job->request.trace.on_step(job->request.trace.context, &step) && !part->ends) {
-        end_part(part, QN_OK, NULL, QN_FINISH_CANCELLED);
+        end_part(part, QN_FINISH_CANCELLED);
     }
 }
 
@@ -324,7 +327,7 @@ static void deliver(qn_engine *engine, qn_part *part, bool with_end)
         qn_error err;
         qn_fail_memory(&err, "the answer's tokens", job->length * sizeof(int32_t));
         part->emitted = 0;
-        end_part(part, QN_RESOURCE, &err, QN_FINISH_CANCELLED);
+        fail_part(part, &err);
     }
 }
 
