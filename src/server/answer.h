@@ -40,7 +40,7 @@ typedef struct qn_answer_choice {
  */
 typedef struct qn_answer_api {
     /* The body of an error, in the API's shape; also for errors before there is an answer. */
-    void (*write_error)(const qn_api_error *error, const qn_error *err, qn_buffer *out);
+    qn_api_error_writer write_error;
 
     /* The whole answer as one JSON value: every choice is over. qn_answer_choice_at gives them. */
     void (*body)(void *writer, const qn_answer *answer, qn_buffer *out);

@@ -16,7 +16,10 @@ typedef struct qn_api_error {
  */
 qn_api_error qn_api_error_of(const qn_error *err);
 
-/* Appends the body: message and param from err (param null when err->field is ""), the type after the status. */
+/* Appends the body of an error, in the shape of one API. */
+typedef void (*qn_api_error_writer)(const qn_api_error *error, const qn_error *err, qn_buffer *out);
+
+/* OpenAI's: message and param from err (param null when err->field is ""), the type after the status. */
 void qn_api_error_write(const qn_api_error *error, const qn_error *err, qn_buffer *out);
 
 #endif

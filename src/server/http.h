@@ -66,11 +66,9 @@ typedef void (*qn_http_handler)(void *context, const qn_http_request *request, q
 typedef struct qn_http_route {
     const char *method; /* "GET" answers HEAD too */
     const char *path;
-    bool prefix; /* path is the beginning, something must follow */
-    const char
-        *below; /* with prefix: what follows is one part of a path and then this, such as "/items"; NULL: anything
-                 */
-    bool open;  /* to everybody: admit is not asked */
+    bool prefix;       /* path is the beginning, something must follow */
+    const char *below; /* with prefix: one part of a path follows, and then this, such as "/items"; NULL: anything */
+    bool open;         /* to everybody: admit is not asked */
     qn_http_handler handle;
 } qn_http_route;
 

@@ -19,8 +19,9 @@ enum { QN_WATCH_BYTES_PER_SECOND = 1 << 15 };
 typedef struct qn_watch qn_watch;
 typedef struct qn_watched qn_watched; /* a connection */
 
-qn_status qn_watch_new(unsigned patience_s, qn_watch **out, qn_error *err); /* starts the thread */
-void qn_watch_free(qn_watch *watch);                                        /* joins it; NULL is fine */
+/* Starts the thread. QN_RESOURCE: no memory, thread or descriptor. */
+qn_status qn_watch_new(unsigned patience_s, qn_watch **out, qn_error *err);
+void qn_watch_free(qn_watch *watch); /* joins it; NULL is fine */
 
 /* The socket must stay open until it is removed. NULL when out of memory. */
 qn_watched *qn_watch_add(qn_watch *watch, int fd);

@@ -140,9 +140,7 @@ void qn_server_report_unread(qn_server *server, const json_t *template_kwargs)
     }
 }
 
-void qn_reply_error_as(qn_http_reply *reply,
-                       void (*write_error)(const qn_api_error *error, const qn_error *err, qn_buffer *out),
-                       qn_api_error error, const qn_error *err)
+void qn_reply_error_as(qn_http_reply *reply, qn_api_error_writer write_error, qn_api_error error, const qn_error *err)
 {
     reply->status = error.status;
     reply->content_type = "application/json";
@@ -165,10 +163,8 @@ void qn_reply_error(qn_http_reply *reply, const qn_error *err)
     qn_reply_api_error(reply, error, err);
 }
 
-typedef void (*error_writer)(const qn_api_error *error, const qn_error *err, qn_buffer *out);
-
 /* An error that was found before there was a handler has the shape of the API that the path belongs to. */
-static error_writer writer_of(const char *path)
+static qn_api_error_writer writer_of(const char *path)
 {
     return qn_anthropic_path(path) ? qn_anthropic_error_write : qn_api_error_write;
 }

@@ -1,8 +1,8 @@
-/* The HTTP server of one engine: OpenAI's completions, models, health, metrics, load and version.
+/* The HTTP server of one engine: what docs/api.md lists, a file for each endpoint.
  *
  * Threads: one a connection (http.h), which parses, renders the prompt, turns tokens into text and passes it on; the
- * engine's, which computes; the watch over connections (http_watch.h). What a client sends and gets is logged
- * only where request_log says so: else not a byte of it, but for the names of fields that have no effect. */
+ * engine's, which computes; the watch over connections (http_watch.h). What a client sends and gets is logged only
+ * where request_log says so: else not a byte of it, but for the names of fields that have no effect. */
 #ifndef QN_SERVER_SERVER_H
 #define QN_SERVER_SERVER_H
 
@@ -19,8 +19,7 @@
 typedef struct qn_server qn_server;
 
 typedef struct qn_server_options {
-    const char *const *model_names; /* the first is told to clients, each is accepted; UTF-8; live as long as the server
-                                     */
+    const char *const *model_names; /* UTF-8: the first is told to clients, each is accepted. They outlive the server */
     size_t model_name_count;
     const json_t *template_kwargs;  /* --default-chat-template-kwargs; NULL: none. Lives as long as the server */
     size_t max_num_seqs, max_queue; /* the engine's own: choices that compute and that wait */
@@ -36,7 +35,8 @@ typedef struct qn_server_options {
     qn_admission admission;         /* what it points to lives as long as the server */
 } qn_server_options;
 
-/* Serves from now on. Takes the socket (qn_http_bind). The engine must outlive the server. */
+/* Serves from now on. Takes the socket (qn_http_bind). The engine must outlive the server. QN_RESOURCE: no memory,
+ * threads or descriptors; QN_USAGE: TLS that libmicrohttpd was built without. */
 qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, qn_http_socket *socket, qn_server **out,
                           qn_error *err);
 

@@ -49,15 +49,13 @@ void qn_server_report(qn_server *server, const char *field, const char *reason);
 void qn_server_report_fields(qn_server *server, const char *prefix, const qn_unknown_fields *fields);
 void qn_server_report_unread(qn_server *server, const json_t *template_kwargs);
 
-/* Makes the reply an error: the HTTP status and code as given, message and param from err. With 503, Retry-After is a
- * second. */
+/* Makes the reply an error: the HTTP status and code as given, message and param from err. With 503 and
+ * 429, Retry-After is a second. */
 void qn_reply_api_error(qn_http_reply *reply, qn_api_error error, const qn_error *err);
 /* The same with what qn_api_error_of says; a line in the log when it is the server's own fault (500). */
 void qn_reply_error(qn_http_reply *reply, const qn_error *err);
 /* As qn_reply_api_error, in another API's shape. */
-void qn_reply_error_as(qn_http_reply *reply,
-                       void (*write_error)(const qn_api_error *error, const qn_error *err, qn_buffer *out),
-                       qn_api_error error, const qn_error *err);
+void qn_reply_error_as(qn_http_reply *reply, qn_api_error_writer write_error, qn_api_error error, const qn_error *err);
 
 /* The same in the shape of the API that the path belongs to, for errors that are found before there is a handler. */
 void qn_reply_path_error(qn_http_reply *reply, const char *path, qn_api_error error, const qn_error *err);

@@ -18,6 +18,7 @@ typedef struct qn_step_watch_options {
     void *context;
 } qn_step_watch_options;
 
+/* Starts the thread. QN_RESOURCE: no memory, or no thread. */
 qn_status qn_step_watch_new(const qn_step_watch_options *options, qn_step_watch **out, qn_error *err);
 void qn_step_watch_free(qn_step_watch *watch); /* joins the thread; NULL is fine */
 
