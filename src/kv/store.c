@@ -100,7 +100,7 @@ qn_kv_header qn_kv_store_header(const qn_kv_store *store, qn_hash parent, qn_has
     return header;
 }
 
-static qn_kv_entry *find_entry(const qn_kv_store *store, qn_hash key)
+qn_kv_entry *qn_kv_store_entry(const qn_kv_store *store, qn_hash key)
 {
     qn_kv_header header = qn_kv_store_header(store, key, key);
     return qn_kv_index_find(store->index, qn_kv_header_id(&header));
@@ -299,7 +299,7 @@ size_t qn_kv_store_find(qn_kv_store *store, const qn_hash *keys, size_t count)
     size_t found = 0;
     pthread_mutex_lock(&store->mutex);
     for (; found < count; found++) {
-        const qn_kv_entry *entry = find_entry(store, keys[found]);
+        const qn_kv_entry *entry = qn_kv_store_entry(store, keys[found]);
         if (!entry || entry->state == QN_KV_ENTRY_REMOVING)
             break;
     }
@@ -311,7 +311,7 @@ void qn_kv_store_touch(qn_kv_store *store, const qn_hash *keys, size_t count)
 {
     pthread_mutex_lock(&store->mutex);
     for (size_t i = 0; i < count; i++) {
-        qn_kv_entry *entry = find_entry(store, keys[i]);
+        qn_kv_entry *entry = qn_kv_store_entry(store, keys[i]);
         if (!entry || entry->state != QN_KV_ENTRY_STORED)
             continue;
         qn_kv_index_touch(store->index, entry, qn_kv_index_tick(store->index));
@@ -369,7 +369,7 @@ bool qn_kv_store_read(qn_kv_store *store, qn_hash parent, qn_hash key, const int
 {
     const qn_kv_job what = {.is_read = true, .parent = parent, .key = key, .target = block, .tag = tag};
     pthread_mutex_lock(&store->mutex);
-    qn_kv_entry *entry = find_entry(store, key);
+    qn_kv_entry *entry = qn_kv_store_entry(store, key);
     bool queued = entry && entry->state != QN_KV_ENTRY_REMOVING && store->free.first;
     if (queued) {
         qn_kv_index_touch(store->index, entry, qn_kv_index_tick(store->index));

@@ -77,6 +77,9 @@ bool qn_kv_hash_ring_has(const qn_kv_hash_ring *ring, qn_hash hash);
 
 qn_kv_header qn_kv_store_header(const qn_kv_store *store, qn_hash parent, qn_hash key);
 
+/* Under the mutex: the entry of the block with this key, in whatever state; NULL: none. */
+qn_kv_entry *qn_kv_store_entry(const qn_kv_store *store, qn_hash key);
+
 /* Under the mutex, which is given up while files are removed: removes entries until a file of `bytes` fits. False when
  * nothing may go any more (QN_FAILED) or a file could not be removed. */
 bool qn_kv_store_make_room(qn_kv_store *store, uint64_t bytes, qn_error *err);

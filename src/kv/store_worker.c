@@ -10,12 +10,6 @@
 #include "kv/store_file.h"
 #include "kv/store_internal.h"
 
-static qn_kv_entry *find_entry(const qn_kv_store *store, const qn_kv_job *job)
-{
-    qn_kv_header header = qn_kv_store_header(store, job->parent, job->key);
-    return qn_kv_index_find(store->index, qn_kv_header_id(&header));
-}
-
 /* Gives the mutex up meanwhile. A file that cannot be removed keeps its entry, since it keeps its space. */
 static bool remove_file(qn_kv_store *store, qn_kv_entry *entry, qn_error *err)
 {
@@ -51,7 +45,7 @@ static qn_kv_job *take_read(qn_kv_store *store)
 {
     qn_kv_job *before = NULL;
     for (qn_kv_job *job = store->reads.first; job; before = job, job = job->next) {
-        const qn_kv_entry *entry = find_entry(store, job);
+        const qn_kv_entry *entry = qn_kv_store_entry(store, job->key);
         if (entry && entry->state == QN_KV_ENTRY_QUEUED)
             continue;
         if (!before)
@@ -87,7 +81,7 @@ static void log_line(qn_kv_store *store, const char *what, const qn_error *err)
 /* The entry's file failed a check or a read. */
 static void drop_bad(qn_kv_store *store, const qn_kv_job *job, qn_error *reason)
 {
-    qn_kv_entry *entry = find_entry(store, job);
+    qn_kv_entry *entry = qn_kv_store_entry(store, job->key);
     if (!entry || entry->state != QN_KV_ENTRY_STORED)
         return; /* evicted meanwhile, or another read of it was first */
     qn_error err;
@@ -98,7 +92,7 @@ static void drop_bad(qn_kv_store *store, const qn_kv_job *job, qn_error *reason)
 static void run_read(qn_kv_store *store, qn_kv_job *job, uint8_t *buffer)
 {
     qn_kv_header header = qn_kv_store_header(store, job->parent, job->key);
-    const qn_kv_entry *entry = find_entry(store, job);
+    const qn_kv_entry *entry = qn_kv_store_entry(store, job->key);
     bool stored = entry && entry->state == QN_KV_ENTRY_STORED;
     int64_t recency_ns = stored ? entry->recency_ns : 0;
     qn_error err = {.status = QN_FAILED};
@@ -141,7 +135,7 @@ static void run_write(qn_kv_store *store, qn_kv_job *job, uint8_t *buffer)
     qn_error err;
     int64_t recency_ns = qn_kv_index_tick(store->index);
     bool ok = write_file(store, job, recency_ns, buffer, &err);
-    qn_kv_entry *entry = find_entry(store, job);
+    qn_kv_entry *entry = qn_kv_store_entry(store, job->key);
     if (ok) {
         qn_kv_index_set_stored(store->index, entry, store->file_bytes, recency_ns);
         store->write_count++;
