@@ -253,7 +253,7 @@ qn_status qn_measure_divergence(qn_engine *a, qn_engine *b, const int32_t *ids, 
                                   err);
     }
     if (status == QN_OK) {
-        status = qn_check_ids(a, ids, count, err);
+        status = qn_check_ids(a, "ids", "", ids, count, err);
     }
     if (status != QN_OK) {
         return status;

@@ -266,7 +266,7 @@ static qn_status check(const qn_engine *engine, const int32_t *ids, size_t count
     if (options->mtp && engine->config->num_nextn_predict_layers == 0) {
         return qn_fail_field(err, QN_USAGE, "mtp", "mtp: the checkpoint has no MTP layer: leave it out");
     }
-    return qn_check_ids(engine, ids, count, err);
+    return qn_check_ids(engine, "ids", "", ids, count, err);
 }
 
 qn_status qn_dump_logits(qn_engine *engine, const int32_t *ids, size_t count, const qn_dump_options *options,

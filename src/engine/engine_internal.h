@@ -103,6 +103,13 @@ void qn_loop_stop(qn_engine *engine);
 qn_status qn_measuring_begin(qn_engine *engine, qn_error *err);
 void qn_measuring_end(qn_engine *engine);
 
+/* ---- generate.c ---- */
+
+/* Is every id a token of the model's vocabulary? QN_USAGE with this field ("": none) tells the first of `what` that
+ * isn't. */
+qn_status qn_check_ids(const qn_engine *engine, const char *what, const char *field, const int32_t *ids, size_t count,
+                       qn_error *err);
+
 /* ---- admission.c: slots, prefixes, the store ---- */
 
 /* Gives waiting jobs slots as far as seats and blocks allow. */

@@ -25,8 +25,8 @@ qn_status qn_engine_check_length(const qn_engine *engine, size_t prompt_count, s
     return QN_OK;
 }
 
-static qn_status check_ids(const qn_engine *engine, const char *what, const char *field, const int32_t *ids,
-                           size_t count, qn_error *err)
+qn_status qn_check_ids(const qn_engine *engine, const char *what, const char *field, const int32_t *ids, size_t count,
+                       qn_error *err)
 {
     size_t vocab = engine->config->vocab_size;
     for (size_t i = 0; i < count; i++) {
@@ -56,8 +56,8 @@ static qn_status check_extras(const qn_engine *engine, const qn_request *request
         return qn_fail_field(err, QN_USAGE, "min_tokens", "min_tokens: %zu exceeds max_tokens %zu: give at most that",
                              request->min_tokens, request->max_tokens);
     }
-    return check_ids(engine, "stop_token_ids", "stop_token_ids", request->stop_token_ids, request->stop_token_count,
-                     err);
+    return qn_check_ids(engine, "stop_token_ids", "stop_token_ids", request->stop_token_ids, request->stop_token_count,
+                        err);
 }
 
 qn_status qn_engine_check_request(const qn_engine *engine, const qn_request *request, qn_error *err)
@@ -67,7 +67,7 @@ qn_status qn_engine_check_request(const qn_engine *engine, const qn_request *req
     }
     qn_status status = qn_engine_check_length(engine, request->prompt_count, request->max_tokens, "max_tokens", err);
     if (status == QN_OK) {
-        status = check_ids(engine, "prompt", "messages", request->prompt_ids, request->prompt_count, err);
+        status = qn_check_ids(engine, "prompt", "messages", request->prompt_ids, request->prompt_count, err);
     }
     if (status == QN_OK) {
         status = check_extras(engine, request, err);

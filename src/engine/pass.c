@@ -84,17 +84,6 @@ static qn_status hand_out(const qn_engine *engine, qn_logit_block *block, head_f
     return status;
 }
 
-qn_status qn_check_ids(const qn_engine *engine, const int32_t *ids, size_t count, qn_error *err)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || (size_t)ids[i] >= engine->config->vocab_size) {
-            return qn_fail(err, QN_USAGE, "ids: %ld at %zu is no token of a vocabulary of %zu", (long)ids[i], i,
-                           engine->config->vocab_size);
-        }
-    }
-    return QN_OK;
-}
-
 qn_status qn_pass_begin(qn_engine *engine, size_t count, qn_error *err)
 {
     qn_kv_sequence_truncate(&engine->slots[0].sequence, 0);

@@ -16,9 +16,6 @@ typedef struct qn_row_sink {
     size_t first_logits; /* positions below get none */
 } qn_row_sink;
 
-/* Is every id a token of the model's vocabulary? QN_USAGE names the first that isn't. */
-qn_status qn_check_ids(const qn_engine *engine, const int32_t *ids, size_t count, qn_error *err);
-
 /* One chunk after the other by hand, for who walks two models at once: begin empties the cache and reserves it for
  * `count` tokens; chunk computes positions start .. start + rows - 1 (rows <= max_rows) into engine->batch.hidden. */
 qn_status qn_pass_begin(qn_engine *engine, size_t count, qn_error *err);

@@ -82,7 +82,7 @@ qn_status qn_measure_perplexity(qn_engine *engine, const int32_t *ids, size_t co
     qn_windows windows;
     qn_status status = qn_windows_start(count, context, stride, engine->max_model_len, &windows, err);
     if (status == QN_OK) {
-        status = qn_check_ids(engine, ids, count, err);
+        status = qn_check_ids(engine, "ids", "", ids, count, err);
     }
     if (status != QN_OK) {
         return status;
