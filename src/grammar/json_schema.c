@@ -208,7 +208,8 @@ static bool says_nothing(const shape *s)
     return s->types == TYPE_ANY && !s->typed && !s->opaque && !s->values && !s->multiples && !s->low.present &&
            !s->high.present && s->min_length == 0 && s->max_length == QN_UNBOUNDED && s->min_items == 0 &&
            s->max_items == QN_UNBOUNDED && s->min_members == 0 && s->max_members == QN_UNBOUNDED && !s->texts &&
-           !s->required && !s->members && !s->elements && !s->names && !s->contains && !s->unique && !s->blocked;
+           !s->required && !s->members && !s->unevaluated && !s->elements && !s->names && !s->contains && !s->unique &&
+           !s->blocked;
 }
 
 static void look_at_declared(compiler *c, void *context, const shape *s)
@@ -239,7 +240,7 @@ static void compile_argument(compiler *c, void *context, const shape *s)
             json_t *text = schema_made_text(c, "null", 4);
             if (!null || !text)
                 return;
-            *null = (keyword_use){NULL, NULL, text, true, part.excluded};
+            *null = (keyword_use){.value = text, .negated = true, .next = part.excluded};
             part.excluded = null;
         }
     }
@@ -286,6 +287,7 @@ qn_status qn_json_schema_expr(qn_grammar_builder *b, const json_t *root, const j
         return err->status;
     }
     c.room.arena = c.arena;
+    c.unevaluated = schema_has_unevaluated(root);
     qn_json_spelling_init(&c.spelling, b, options->any_whitespace);
     const schema_node *node = schema_root_node(&c, schema);
     schema_set_add(&c, &set, node);

@@ -21,6 +21,7 @@
 #include "grammar/json_number.h"
 #include "grammar/json_schema.h"
 #include "grammar/json_spelling.h"
+#include "grammar/regex.h"
 #include "grammar/words.h"
 
 enum {
@@ -69,6 +70,7 @@ typedef struct compiler {
     compiled_set **sets;
     size_t set_count, set_capacity;
     const schema_node *current; /* whose set is compiled, for errors without a place of their own */
+    bool unevaluated;           /* such a keyword is somewhere in the document */
     size_t shapes, steps, depth, branchings, searched, emptiness_depth;
     bool failed;
     qn_error err;
@@ -97,7 +99,8 @@ typedef struct keyword_use {
     const schema_node *node;
     const char *keyword;
     const json_t *value;
-    bool negated; /* the opposite is asked for */
+    bool negated;             /* the opposite is asked for */
+    const struct pending *at; /* how it came to take part */
     const struct keyword_use *next;
 } keyword_use;
 
@@ -115,11 +118,12 @@ typedef struct shape {
     size_t min_members, max_members;
     const keyword_use *texts; /* pattern, format */
     const keyword_use *multiples;
-    const keyword_use *excluded; /* values that it must not be */
-    const keyword_use *required; /* values are strings */
-    const keyword_use *members;  /* a node with properties, patternProperties or additionalProperties, once each */
-    const keyword_use *names;    /* propertyNames */
-    const keyword_use *elements; /* a node with prefixItems or items */
+    const keyword_use *excluded;    /* values that it must not be */
+    const keyword_use *required;    /* values are strings */
+    const keyword_use *members;     /* a node with properties, patternProperties or additionalProperties, once each */
+    const keyword_use *unevaluated; /* unevaluatedProperties */
+    const keyword_use *names;       /* propertyNames */
+    const keyword_use *elements;    /* a node with prefixItems or items */
     const keyword_use *contains;
     const keyword_use *unique;
     const keyword_use *blocked; /* keywords that cannot be enforced; they hurt if their type is still possible */
@@ -143,6 +147,7 @@ const schema_node *schema_new_node(compiler *c, const json_t *schema, const char
 const char *schema_own_id(const json_t *schema); /* the $id by which it is a resource; NULL: none */
 /* Where a $ref leads (json_schema_reference.c). */
 const schema_node *schema_resolve(compiler *c, const schema_node *from, const char *reference);
+bool schema_is_one_resource(compiler *c); /* no part of the document has an $id of its own */
 void schema_set_add(compiler *c, node_set *set, const schema_node *node);
 
 /* Schemas that are made up, and values (json_schema_made.c). They live as long as the compiler, and so do the parts of
@@ -173,6 +178,12 @@ const char *schema_sole_keyword(const json_t *schema);
 bool schema_set_is_empty(compiler *c, const node_set *set); /* provably: no value satisfies all of it */
 unsigned schema_keyword_types(const char *keyword); /* the types for which a keyword that cannot be enforced matters */
 
+/* What "unevaluatedProperties" ask of a member (json_schema_unevaluated.c). `declares` tells whether the member is one
+ * of those that the schema declares, by name or pattern. */
+bool schema_has_unevaluated(const json_t *document);
+typedef bool declares_member(compiler *c, void *context, const schema_node *node);
+void schema_unevaluated_set(compiler *c, const shape *s, declares_member *declares, void *context, node_set *out);
+
 /* What a member or element is held to. */
 void schema_member_set(compiler *c, const shape *s, const char *key, size_t bytes, node_set *out);
 void schema_element_set(compiler *c, const shape *s, size_t index, node_set *out);
@@ -200,6 +211,15 @@ bool schema_array_fits(compiler *c, const shape *s, const json_t *value); /* jso
 json_t *schema_finite_values(compiler *c, const node_set *set);
 void schema_check_blocked(compiler *c, const shape *s, unsigned types); /* fails when such a type is not enforced */
 
+/* Texts as automata (json_schema_text.c); NULL when the compiler failed, and each takes such a NULL. */
+const qn_automaton *schema_texts_automaton(compiler *c, const shape *s); /* all that the shape asks of a string */
+const qn_automaton *schema_pattern_automaton(compiler *c, const schema_node *node, const char *regex, size_t bytes);
+/* What is in a and is (`inside`) or is not in b. */
+const qn_automaton *schema_intersect(compiler *c, const qn_automaton *a, const qn_automaton *b, bool inside,
+                                     const schema_node *node, const char *keyword);
+void schema_fail_from(compiler *c, const schema_node *node, const char *keyword, const qn_error *err);
+qn_regex_letters schema_letters(compiler *c); /* characters as a JSON string spells them */
+
 /* Numbers (json_schema_number.c) */
 bool schema_number_fits(const shape *s, const json_t *value); /* bounds and multiples */
 qn_expr schema_number_expr(compiler *c, const shape *s);
@@ -213,7 +233,7 @@ qn_expr schema_string_expr(compiler *c, const shape *s, bool bare);
 qn_expr schema_values_expr(compiler *c, const json_t *const *values, size_t count, bool bare);
 qn_expr schema_bare_values_expr(compiler *c, const shape *s);          /* the shape's values, strings as they are */
 qn_expr schema_name_expr(compiler *c, const char *name, size_t bytes); /* a string literal with its quotes */
-/* What "propertyNames" say (json_schema_text.c): of this name; and all names, where they are listed, as an array or
+/* What "propertyNames" say (json_schema_names.c): of this name; and all names, where they are listed, as an array or
  * NULL.
  */
 bool schema_name_fits(compiler *c, const shape *s, const char *name, size_t bytes);

@@ -139,7 +139,8 @@ qn_expr schema_object_expr(compiler *c, const shape *s)
 
 static bool is_free_object(const shape *s)
 {
-    return !s->members && !s->required && !s->names && s->min_members == 0 && s->max_members == QN_UNBOUNDED;
+    return !s->members && !s->unevaluated && !s->required && !s->names && s->min_members == 0 &&
+           s->max_members == QN_UNBOUNDED;
 }
 
 static bool is_free_array(const shape *s)

@@ -11,6 +11,7 @@ typedef struct pending {
     const struct pending *parent;
     const struct pending *next;
     size_t depth; /* parents */
+    bool silent;  /* below "not": what it matches counts as unevaluated all the same */
     bool hidden;  /* behind a keyword at which the reader of arguments does not look: it narrows, and names no type */
 } pending;
 
@@ -27,11 +28,13 @@ typedef struct expansion {
     compiler *c;
     shape s;
     const pending *work;
+    const pending *at; /* whose keywords are applied */
     const branching *branches;
     shape_sink sink;
     void *context;
     bool
         declared_only; /* contradictions are not looked for: what the types and listed values are as they are written */
+    bool some;         /* schemas were left out, that may only ask for more, or evaluate members */
     bool any;          /* the first shape is enough: *(bool *)context tells that there is one */
 } expansion;
 
@@ -40,15 +43,15 @@ typedef void keyword_handler(expansion *e, const pending *p, const char *keyword
 /* Narrowing by one keyword (json_schema_narrow.c) */
 keyword_handler schema_apply_type, schema_apply_enum, schema_apply_bound, schema_apply_count, schema_apply_text,
     schema_apply_required, schema_apply_part, schema_apply_blocked, schema_apply_multiple, schema_apply_contains,
-    schema_apply_unique, schema_apply_names;
+    schema_apply_unique, schema_apply_names, schema_apply_unevaluated;
 void schema_use(expansion *e, const keyword_use **list, const schema_node *node, const char *keyword,
                 const json_t *value, bool negated);
 /* Allows at least, or at most, so many characters, elements or members. */
 void schema_hold_count(shape *s, const char *keyword, bool low, size_t number);
 bool schema_read_count(expansion *e, const schema_node *node, const char *keyword, const json_t *value, size_t *out);
 unsigned schema_type_bits(expansion *e, const schema_node *node, const json_t *value);
-/* Takes away the types that cannot be. */
-void schema_narrow(compiler *c, shape *s);
+/* Takes away the types that cannot be; `whole`: no schema is still to be applied. */
+void schema_narrow(compiler *c, shape *s, bool whole);
 
 /* What is said by other schemas (json_schema_logic.c, json_schema_negation.c) */
 keyword_handler schema_apply_if, schema_apply_dependent, schema_apply_not;

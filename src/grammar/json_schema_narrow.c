@@ -9,7 +9,7 @@ void schema_use(expansion *e, const keyword_use **list, const schema_node *node,
     keyword_use *entry = schema_alloc(e->c, 1, sizeof *entry);
     if (!entry)
         return;
-    *entry = (keyword_use){node, keyword, value, negated, *list};
+    *entry = (keyword_use){node, keyword, value, negated, e->at, *list};
     *list = entry;
 }
 
@@ -184,7 +184,7 @@ void schema_apply_part(expansion *e, const pending *p, const char *keyword, cons
         schema_fail(e->c, p->node, keyword, "must be an array of schemas");
     if ((strcmp(keyword, "properties") == 0 || strcmp(keyword, "patternProperties") == 0) && !json_is_object(value))
         schema_fail(e->c, p->node, keyword, "must be an object of schemas");
-    if (!*list || (*list)->node != p->node)
+    if (!*list || (*list)->node != p->node || (*list)->at != p)
         schema_use(e, list, p->node, keyword, value, false);
 }
 
@@ -219,6 +219,12 @@ void schema_apply_names(expansion *e, const pending *p, const char *keyword, con
         schema_use(e, &e->s.names, p->node, keyword, value, false);
 }
 
+void schema_apply_unevaluated(expansion *e, const pending *p, const char *keyword, const json_t *value)
+{
+    if (schema_child(e->c, p->node, keyword, NULL, value))
+        schema_use(e, &e->s.unevaluated, p->node, keyword, value, false);
+}
+
 void schema_apply_blocked(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
     bool flag = strcmp(keyword, "nullable") == 0; /* the others' values are schemas */
@@ -236,16 +242,18 @@ unsigned schema_keyword_types(const char *keyword)
     } of[] = {{"divisibleBy", TYPE_NUMBER},
               {"unevaluatedItems", TYPE_ARRAY},
               {"additionalItems", TYPE_ARRAY},
-              {"dependencies", TYPE_OBJECT},
-              {"unevaluatedProperties", TYPE_OBJECT}};
+              {"dependencies", TYPE_OBJECT}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (strcmp(keyword, of[i].keyword) == 0)
             return of[i].types;
     return TYPE_ANY;
 }
 
-static bool required_is_impossible(compiler *c, const shape *s)
+static bool required_is_impossible(compiler *c, const shape *all, bool whole)
 {
+    shape held = *all, *s = &held;
+    if (!whole) /* what is still to come may evaluate a member */
+        s->unevaluated = NULL;
     if (c->emptiness_depth >= SCHEMA_EMPTINESS_DEPTH)
         return false;
     bool impossible = false;
@@ -292,7 +300,7 @@ static void exclude_types(shape *s)
         s->types &= ~(unsigned)TYPE_BOOLEAN;
 }
 
-void schema_narrow(compiler *c, shape *s)
+void schema_narrow(compiler *c, shape *s, bool whole)
 {
     if (qn_number_range_is_empty(&s->low, &s->high, true))
         s->types &= ~(unsigned)TYPE_INTEGER;
@@ -303,7 +311,7 @@ void schema_narrow(compiler *c, shape *s)
         s->types &= ~(unsigned)TYPE_STRING;
     if (s->min_items > s->max_items)
         s->types &= ~(unsigned)TYPE_ARRAY;
-    if (s->min_members > s->max_members || ((s->types & TYPE_OBJECT) && required_is_impossible(c, s)))
+    if (s->min_members > s->max_members || ((s->types & TYPE_OBJECT) && required_is_impossible(c, s, whole)))
         s->types &= ~(unsigned)TYPE_OBJECT;
     exclude_types(s);
     if (s->values)

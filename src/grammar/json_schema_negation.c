@@ -365,7 +365,12 @@ static void negate(const negation *n, const char *keyword)
 void schema_apply_not(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
     compiler *c = e->c;
-    negation n = {e, p, schema_child(c, p->node, keyword, NULL, value)};
+    pending *quiet = schema_alloc(c, 1, sizeof *quiet);
+    if (!quiet)
+        return;
+    *quiet = *p;
+    quiet->silent = true;
+    negation n = {e, quiet, schema_child(c, p->node, keyword, NULL, value)};
     const char *only = json_string_value(json_object_get(p->node->schema, ONLY)), *name, *first = NULL;
     json_t *options = NULL;
     if (c->failed || json_is_false(value))
@@ -394,5 +399,5 @@ void schema_apply_not(expansion *e, const pending *p, const char *keyword, const
     else if (!options)
         negate(&n, first);
     else
-        schema_branch(e, p, keyword, options, true);
+        schema_branch(e, quiet, keyword, options, true);
 }

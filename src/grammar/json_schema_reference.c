@@ -151,16 +151,27 @@ static const char *uri_of(compiler *c, const json_t *resource)
     return "";
 }
 
+static void find_all_resources(compiler *c)
+{
+    if (c->resources)
+        return;
+    const char *id = json_is_object(c->root) ? schema_own_id(c->root) : NULL;
+    const char *uri = id ? qn_arena_strndup(c->arena, id, without_fragment(id)) : "";
+    add_resource(c, c->root, uri);
+    if (!c->failed)
+        find_resources(c, c->root, uri);
+}
+
+bool schema_is_one_resource(compiler *c)
+{
+    find_all_resources(c);
+    return c->resource_count == 1;
+}
+
 /* The resource that the URI part of a reference names; NULL when there is none. */
 static const json_t *find_resource(compiler *c, const schema_node *from, const char *reference, size_t bytes)
 {
-    if (!c->resources) {
-        const char *id = json_is_object(c->root) ? schema_own_id(c->root) : NULL;
-        const char *uri = id ? qn_arena_strndup(c->arena, id, without_fragment(id)) : "";
-        add_resource(c, c->root, uri);
-        if (!c->failed)
-            find_resources(c, c->root, uri);
-    }
+    find_all_resources(c);
     const char *uri = c->failed ? NULL : resolve_uri(c, uri_of(c, from->resource), reference, bytes);
     if (!uri)
         schema_fail_memory(c);

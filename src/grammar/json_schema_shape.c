@@ -31,7 +31,12 @@ void schema_push(expansion *e, const pending *parent, const char *keyword, const
     pending *entry = schema_alloc(c, 1, sizeof *entry);
     if (!entry)
         return;
-    *entry = (pending){node, parent, e->work, depth, hidden || (parent && parent->hidden)};
+    *entry = (pending){.node = node,
+                       .parent = parent,
+                       .next = e->work,
+                       .depth = depth,
+                       .silent = parent && parent->silent,
+                       .hidden = hidden || (parent && parent->hidden)};
     e->work = entry;
 }
 
@@ -41,6 +46,15 @@ static void apply_ref(expansion *e, const pending *p, const char *keyword, const
         schema_fail(e->c, p->node, keyword, "must be a string");
     else
         schema_push(e, p, keyword, schema_resolve(e->c, p->node, json_string_value(value)), false);
+}
+
+/* Where no schema has an $id of its own, there is one place that a dynamic reference can mean. */
+static void apply_dynamic_ref(expansion *e, const pending *p, const char *keyword, const json_t *value)
+{
+    if (schema_is_one_resource(e->c))
+        apply_ref(e, p, keyword, value);
+    else
+        schema_fail(e->c, p->node, keyword, "cannot be enforced in a document with several $id: use \"$ref\"");
 }
 
 static const schema_node *option_node(compiler *c, const pending *p, const char *keyword, const json_t *list, size_t i)
@@ -120,10 +134,10 @@ static const keyword_rule rules[] = {
     {"dependentRequired", schema_apply_dependent},
     {"dependentSchemas", schema_apply_dependent},
     {"dependencies", schema_apply_blocked},
-    {"unevaluatedProperties", schema_apply_blocked},
+    {"unevaluatedProperties", schema_apply_unevaluated},
     {"unevaluatedItems", schema_apply_blocked},
     {"additionalItems", schema_apply_blocked},
-    {"$dynamicRef", schema_apply_blocked},
+    {"$dynamicRef", apply_dynamic_ref},
     {"$recursiveRef", schema_apply_blocked},
     {"extends", schema_apply_blocked},
     {"disallow", schema_apply_blocked},
@@ -166,8 +180,9 @@ static void apply_schema(expansion *e, const pending *p)
     if (!json_is_object(schema))
         return;
     for (const keyword_use *seen = e->s.all; seen; seen = seen->next)
-        if (seen->node == p->node && (p->hidden || !seen->negated))
+        if (seen->node == p->node && (p->hidden || !seen->negated) && !e->c->unevaluated)
             return;
+    e->at = p;
     schema_use(e, &e->s.all, p->node, NULL, schema, p->hidden);
     e->s.all_count++;
     for (size_t i = 0; i < sizeof rules / sizeof *rules && !e->c->failed; i++) {
@@ -196,7 +211,7 @@ bool schema_options_are_disjoint(const expansion *e, const pending *p, const cha
     both.branches = NULL; /* fewer conditions: what is empty without them is empty */
     both.sink = found_shape;
     both.context = &found;
-    both.any = true;
+    both.any = both.some = true;
     schema_push(&both, p, keyword, option_node(e->c, p, keyword, options, i), false);
     schema_push(&both, p, keyword, option_node(e->c, p, keyword, options, j), false);
     expand(&both);
@@ -233,6 +248,27 @@ static void push_opposites(expansion *next, const branching *at, const bool *ove
     }
 }
 
+/* What any option that matches evaluates is evaluated: so a way through an anyOf is a set of its options. */
+static void expand_subsets(const expansion *e, const branching *at, size_t count)
+{
+    enum { MOST_TOGETHER = 6 };
+    compiler *c = e->c;
+    if (count > MOST_TOGETHER) {
+        schema_fail(c, at->at->node, at->keyword,
+                    "cannot be enforced: more than %d options in a schema with \"unevaluatedProperties\"",
+                    MOST_TOGETHER);
+        return;
+    }
+    for (size_t set = 1; set < (size_t)1 << count && !c->failed; set++) {
+        expansion next = *e;
+        for (size_t i = 0; i < count; i++)
+            if (set >> i & 1)
+                schema_push(&next, at->at, at->keyword, option_node(c, at->at, at->keyword, at->options, i),
+                            at->hidden);
+        expand(&next);
+    }
+}
+
 static void expand_branches(const expansion *e, const branching *at)
 {
     compiler *c = e->c;
@@ -244,6 +280,11 @@ static void expand_branches(const expansion *e, const branching *at)
         return;
     }
     c->branchings++;
+    if (c->unevaluated && strcmp(at->keyword, "anyOf") == 0 && count > 1) {
+        expand_subsets(e, at, count);
+        c->branchings--;
+        return;
+    }
     const bool *overlap = one ? overlaps(e, at, count) : NULL;
     for (size_t i = 0; i < count && !c->failed; i++) {
         expansion next = *e;
@@ -266,7 +307,7 @@ static void expand(expansion *e)
     if (c->failed || enough)
         return;
     if (!e->declared_only)
-        schema_narrow(c, &e->s);
+        schema_narrow(c, &e->s, !e->branches && !e->some);
     if ((e->declared_only ? e->s.seen_types : e->s.types) == 0)
         return;
     c->shapes += !e->any;
@@ -313,6 +354,19 @@ bool schema_set_is_empty(compiler *c, const node_set *set)
 
 /* Members and elements */
 
+typedef struct member_name {
+    const char *key;
+    size_t bytes;
+} member_name;
+
+static bool declares_name(compiler *c, void *context, const schema_node *node)
+{
+    const member_name *name = context;
+    node_set ignored = {0};
+    return json_object_getn(json_object_get(node->schema, "properties"), name->key, name->bytes) ||
+           schema_patterns_add(c, node, name->key, name->bytes, &ignored);
+}
+
 void schema_member_set(compiler *c, const shape *s, const char *key, size_t bytes, node_set *out)
 {
     for (const keyword_use *use = s->members; use && !c->failed; use = use->next) {
@@ -327,6 +381,8 @@ void schema_member_set(compiler *c, const shape *s, const char *key, size_t byte
         if (!matched && rest)
             schema_set_add(c, out, schema_child(c, use->node, "additionalProperties", NULL, rest));
     }
+    if (s->unevaluated)
+        schema_unevaluated_set(c, s, declares_name, &(member_name){key, bytes}, out);
 }
 
 void schema_element_set(compiler *c, const shape *s, size_t index, node_set *out)

@@ -132,7 +132,7 @@ static void keyword_of_parts(uint64_t *seed, int depth, qn_buffer *out)
         name_list(seed, out);
         break;
     case 3:
-        qn_buffer_text(out, "\"additionalProperties\":");
+        qn_buffer_text(out, below(seed, 2) ? "\"unevaluatedProperties\":" : "\"additionalProperties\":");
         schema(seed, depth - 1, out);
         break;
     case 4:

@@ -154,6 +154,58 @@ static bool judge_array(const json_t *root, const json_t *schema, const json_t *
     return valid && (!json_object_get(schema, "contains") || judge_contains(root, schema, value));
 }
 
+static bool evaluates(const json_t *root, const json_t *schema, const json_t *value, const char *name, bool deep);
+
+/* Whether a schema that applies to the same value, and matches, evaluates the member. */
+static bool others_evaluate(const json_t *root, const json_t *schema, const json_t *value, const char *name)
+{
+    static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
+    const char *reference = json_string_value(json_object_get(schema, "$ref")), *key;
+    const json_t *condition = json_object_get(schema, "if");
+    json_t *part;
+    bool found = reference &&
+                 evaluates(root, json_object_get(json_object_get(root, "$defs"), reference + strlen("#/$defs/")), value,
+                           name, true);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *list = json_object_get(schema, lists[i]);
+        for (size_t k = 0; k < json_array_size(list) && !found; k++)
+            found = evaluates(root, json_array_get(list, k), value, name, true);
+    }
+    if (condition && !found) {
+        bool holds = schema_judge(root, condition, value);
+        found = (holds && evaluates(root, condition, value, name, true)) ||
+                evaluates(root, json_object_get(schema, holds ? "then" : "else"), value, name, true);
+    }
+    json_object_foreach(json_object_get(schema, "dependentSchemas"), key, part)
+        found = found || (json_object_get(value, key) && evaluates(root, part, value, name, true));
+    return found;
+}
+
+static bool evaluates(const json_t *root, const json_t *schema, const json_t *value, const char *name, bool deep)
+{
+    const char *pattern;
+    json_t *part;
+    if (!json_is_object(schema) || (deep && !schema_judge(root, schema, value)))
+        return false;
+    bool found = json_object_get(json_object_get(schema, "properties"), name) ||
+                 json_object_get(schema, "additionalProperties") ||
+                 (deep && json_object_get(schema, "unevaluatedProperties"));
+    json_object_foreach(json_object_get(schema, "patternProperties"), pattern, part)
+        found = found || pattern_matches(pattern, name, strlen(name));
+    return found || others_evaluate(root, schema, value, name);
+}
+
+static bool judge_unevaluated(const json_t *root, const json_t *schema, const json_t *value)
+{
+    const json_t *rest = json_object_get(schema, "unevaluatedProperties");
+    const char *name;
+    json_t *member;
+    bool valid = true;
+    json_object_foreach((json_t *)(uintptr_t)value, name, member)
+        valid = valid && (!rest || evaluates(root, schema, value, name, false) || schema_judge(root, rest, member));
+    return valid;
+}
+
 static bool judge_member(const json_t *root, const json_t *schema, const char *name, size_t bytes, const json_t *value)
 {
     const json_t *own = json_object_getn(json_object_get(schema, "properties"), name, bytes);
@@ -201,7 +253,7 @@ static bool judge_object(const json_t *root, const json_t *schema, const json_t 
         valid = valid && judge_member(root, schema, name, bytes, member) && (!names || schema_judge(root, names, text));
         json_decref(text);
     }
-    return valid && judge_dependents(root, schema, value);
+    return valid && judge_dependents(root, schema, value) && judge_unevaluated(root, schema, value);
 }
 
 static bool judge_logic(const json_t *root, const json_t *schema, const json_t *value)

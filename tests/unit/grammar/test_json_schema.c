@@ -214,7 +214,7 @@ static void test_refusals_tell_the_place(void **state)
         {"{\"type\":\"array\",\"uniqueItems\":true}", "schema: /uniqueItems: cannot be enforced"},
         {"{\"dependencies\":{\"a\":[\"b\"]}}", "schema: /dependencies: cannot be enforced"},
         {"{\"type\":\"integer\",\"nullable\":true}", "schema: /nullable: cannot be enforced"},
-        {"{\"unevaluatedProperties\":false}", "schema: /unevaluatedProperties: cannot be enforced"},
+        {"{\"unevaluatedItems\":false}", "schema: /unevaluatedItems: cannot be enforced"},
         {"{\"$ref\":\"#/$defs/a\"}", "schema: /$ref: nothing is at"},
         {"{\"$ref\":\"http://x/y\"}", "schema: /$ref: \"http://x/y\" cannot be resolved"},
         {"{\"$ref\":\"#\"}", "schema: /$ref: leads back to itself"},

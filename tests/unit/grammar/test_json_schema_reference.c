@@ -34,6 +34,7 @@ static void test_resources(void **state)
          "\"here\",\"type\":\"string\"}},\"anyOf\":[{\"$ref\":\"x#here\"},{\"$ref\":\"#here\"}]}",
          {"null", "\"\""},
          {"1"}},
+        {"{\"$dynamicRef\":\"#n\",\"$defs\":{\"a\":{\"$dynamicAnchor\":\"n\",\"type\":\"null\"}}}", {"null"}, {"1"}},
         {"{\"enum\":[{\"$id\":\"x\",\"type\":\"null\"},1],\"$defs\":{\"x\":{\"$id\":\"x\",\"type\":\"integer\"}},\"$"
          "ref\":"
          "\"x\"}",
@@ -86,6 +87,8 @@ static void test_refusals(void **state)
          "\"y\" cannot be resolved"},
         {"{\"$id\":\"http://x/y\",\"$ref\":\"#a\",\"$defs\":{\"a\":{\"$id\":\"z\",\"$anchor\":\"a\"}}}",
          "no $anchor \"a\""},
+        {"{\"$dynamicRef\":\"#n\",\"$defs\":{\"a\":{\"$id\":\"x\",\"$dynamicAnchor\":\"n\"}}}",
+         "schema: /$dynamicRef: cannot be enforced in a document with several"},
         {"{\"$ref\":\"x\",\"default\":{\"$id\":\"x\"}}", "\"x\" cannot be resolved"},
         {"{\"$ref\":\"x\",\"$defs\":{\"a\":{\"$id\":\"x\",\"$ref\":\"x\"}}}", "leads back to itself"},
     };

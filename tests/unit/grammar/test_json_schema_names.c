@@ -37,6 +37,39 @@ static void test_property_names(void **state)
     SCHEMA_CHECK(examples);
 }
 
+static void test_unevaluated(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":true}}],\"properties\":{\"b\":true},"
+         "\"unevaluatedProperties\":false}",
+         {"{\"a\":1,\"b\":2}", "{}"},
+         {"{\"c\":1}"}},
+        {"{\"$defs\":{\"A\":{\"unevaluatedProperties\":false}},\"properties\":{\"p\":true},\"$ref\":\"#/$defs/A\"}",
+         {"{}", "1"},
+         {"{\"p\":1}", "{\"q\":1}"}},
+        {"{\"type\":\"object\",\"properties\":{\"k\":true},\"anyOf\":[{\"properties\":{\"a\":{\"const\":1}},"
+         "\"required\":[\"a\"]},"
+         "{\"properties\":{\"b\":true},\"required\":[\"b\"]}],\"unevaluatedProperties\":{\"type\":\"null\"}}",
+         {"{\"a\":1}", "{\"a\":1,\"b\":2}", "{\"b\":3,\"c\":null}", "{\"b\":3,\"a\":null}"},
+         {"{\"b\":3,\"a\":2}", "{\"a\":1,\"c\":1}", "{\"k\":1}"}},
+        {"{\"type\":\"object\",\"if\":{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},\"then\":{"
+         "\"properties\":"
+         "{\"b\":true}},\"unevaluatedProperties\":false}",
+         {"{\"a\":1,\"b\":2}", "{}"},
+         {"{\"a\":2}", "{\"b\":1}"}},
+        {"{\"type\":\"object\",\"not\":{\"properties\":{\"a\":{\"const\":1}}},\"unevaluatedProperties\":{\"type\":"
+         "\"string\"}}",
+         {"{\"a\":\"x\"}"},
+         {"{\"a\":1}", "{\"a\":2}", "{}"}},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^x\":true},\"allOf\":[{\"unevaluatedProperties\":true}],"
+         "\"unevaluatedProperties\":false}",
+         {"{\"a\":1}"},
+         {}},
+    };
+    SCHEMA_CHECK(examples);
+}
+
 /* No text is accepted that a repeated name would make too short. */
 static void test_least_members(void **state)
 {
@@ -72,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_property_names),
+        cmocka_unit_test(test_unevaluated),
         cmocka_unit_test(test_least_members),
     };
     return cmocka_run_group_tests(tests, schema_init_json, NULL);

@@ -1,0 +1,46 @@
+/* "unevaluatedProperties": a member is held to it unless the schema itself, or one that applies to the same value
+ * through it ($ref, allOf, a matching option, ...), declares the member. A shape knows which schemas took part, and how
+ * each came to. */
+#include <string.h>
+
+#include "grammar/json_schema_expansion.h"
+
+bool schema_has_unevaluated(const json_t *document)
+{
+    const char *key;
+    json_t *part;
+    bool found = false;
+    json_object_foreach((json_t *)document, key, part)
+        found = found || strcmp(key, "unevaluatedProperties") == 0 || schema_has_unevaluated(part);
+    for (size_t i = 0; i < json_array_size(document) && !found; i++)
+        found = schema_has_unevaluated(json_array_get(document, i));
+    return found;
+}
+
+/* Whether what was applied at one place came through the other, or is there. */
+static bool is_within(const pending *at, const pending *outer)
+{
+    for (; at; at = at->parent)
+        if (at == outer)
+            return true;
+    return false;
+}
+
+static bool is_evaluated(compiler *c, const shape *s, const keyword_use *by, declares_member *declares, void *context)
+{
+    for (const keyword_use *use = s->members; use && !c->failed; use = use->next)
+        if (!use->at->silent && is_within(use->at, by->at) &&
+            (json_object_get(use->node->schema, "additionalProperties") || declares(c, context, use->node)))
+            return true;
+    for (const keyword_use *use = s->unevaluated; use; use = use->next)
+        if (use != by && use->at != by->at && is_within(use->at, by->at))
+            return true;
+    return false;
+}
+
+void schema_unevaluated_set(compiler *c, const shape *s, declares_member *declares, void *context, node_set *out)
+{
+    for (const keyword_use *use = s->unevaluated; use && !c->failed; use = use->next)
+        if (!is_evaluated(c, s, use, declares, context))
+            schema_set_add(c, out, schema_child(c, use->node, use->keyword, NULL, use->value));
+}
