@@ -1,6 +1,6 @@
 /* room: server */
 /* clang-format off */
-/* covers: src/server/openai_chat.c src/server/openai_completion.c src/server/openai_fields.c src/server/openai_tools.c src/server/generation_fields.c src/server/format_fields.c src/server/chat_messages.c src/server/request_body.c src/server/request_fields.c src/server/responses_input.c src/server/responses_request.c src/server/anthropic_messages.c src/server/anthropic_request.c src/server/anthropic_tools.c src/server/steering.c */
+/* covers: src/server/openai_chat.c src/server/openai_completion.c src/server/openai_fields.c src/server/openai_tools.c src/server/generation_fields.c src/server/format_fields.c src/server/chat_messages.c src/server/request_body.c src/server/request_fields.c src/server/responses_input.c src/server/responses_items.c src/server/responses_request.c src/server/anthropic_messages.c src/server/anthropic_request.c src/server/anthropic_tools.c src/server/steering.c */
 /* clang-format on */
 /* max_len: 2048 */
 /* A request's body, whichever endpoint it is sent to: each reads it as its own, and refuses it with a sentence or has a
@@ -14,6 +14,8 @@
 #include "server/anthropic_request.h"
 #include "server/openai_chat.h"
 #include "server/openai_completion.h"
+#include "server/responses_input.h"
+#include "server/responses_items.h"
 #include "server/responses_request.h"
 
 enum { VOCAB_SIZE = 1600 };
@@ -114,13 +116,48 @@ static void read_completion(const char *body, size_t bytes, const qn_chat_defaul
     }
 }
 
+static json_t *messages_of(const json_t *input)
+{
+    json_t *messages = json_array();
+    qn_unknown_fields unknown = {0};
+    qn_error err;
+    require(qn_responses_input_translate(NULL, input, messages, &unknown, &err) == QN_OK);
+    return messages;
+}
+
+/* What is kept of an input says what it said, and is walked item by item. */
+static void check_kept(const json_t *input)
+{
+    qn_buffer out = {0};
+    qn_responses_items_write(input, "resp_0123456789abcdef0123456789abcdef", &out);
+    const qn_stored_text array = {.text = qn_buffer_string(&out), .bytes = out.size};
+    json_t *kept = NULL;
+    qn_error err;
+    require(qn_responses_items_parse(&array, 1, &kept, &err) == QN_OK);
+    qn_stored_text item, id;
+    size_t count = 0;
+    for (size_t at = 0; qn_responses_items_next(array, &at, &item, &id); count++) {
+        require(id.bytes > 0 && item.bytes > id.bytes);
+    }
+    require(count == json_array_size(kept));
+    json_t *sent = messages_of(input), *again = messages_of(kept);
+    require(json_equal(sent, again));
+    json_decref(again);
+    json_decref(sent);
+    json_decref(kept);
+    qn_buffer_free(&out);
+}
+
 static void read_response(const char *body, size_t bytes, const qn_chat_defaults *defaults)
 {
     qn_responses_request r;
     qn_error err;
     if (accepted(qn_responses_request_parse(body, bytes, defaults, &r, &err), &err)) {
         check_generation(&r.generation);
-        check_prompt(r.messages, r.kwargs, &r.tools);
+        if (!r.needs_store || accepted(qn_responses_request_continue(&r, NULL, NULL, &err), &err)) {
+            check_prompt(r.messages, r.kwargs, &r.tools);
+            check_kept(r.input);
+        }
         qn_responses_request_free(&r);
     }
 }
