@@ -48,6 +48,8 @@ void schema_use(expansion *e, const keyword_use **list, const schema_node *node,
                 const json_t *value, bool negated);
 /* Allows at least, or at most, so many characters, elements or members. */
 void schema_hold_count(shape *s, const char *keyword, bool low, size_t number);
+/* Takes a pattern with lookahead at its beginning as several (json_schema_lookahead.c); false: it is none. */
+bool schema_split_lookahead(expansion *e, const schema_node *node, const json_t *pattern);
 bool schema_read_count(expansion *e, const schema_node *node, const char *keyword, const json_t *value, size_t *out);
 unsigned schema_type_bits(expansion *e, const schema_node *node, const json_t *value);
 /* Takes away the types that cannot be; `whole`: no schema is still to be applied. */

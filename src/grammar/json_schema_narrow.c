@@ -158,7 +158,7 @@ void schema_apply_text(expansion *e, const pending *p, const char *keyword, cons
 {
     if (!json_is_string(value))
         schema_fail(e->c, p->node, keyword, "must be a string");
-    else
+    else if (strcmp(keyword, "pattern") != 0 || !schema_split_lookahead(e, p->node, value))
         schema_use(e, &e->s.texts, p->node, keyword, value, false);
 }
 
