@@ -11,6 +11,11 @@ bool mask_has(const uint64_t *mask, int32_t token)
     return mask[token / 64] >> (token % 64) & 1;
 }
 
+void mask_set(uint64_t *mask, int32_t token)
+{
+    mask[token / 64] |= UINT64_C(1) << (token % 64);
+}
+
 size_t mask_count(const uint64_t *mask)
 {
     size_t count = 0;
@@ -35,7 +40,7 @@ int32_t mask_draw(const qn_tokenizer *tokenizer, const uint64_t *mask, random_st
     uint64_t added[MASK_WORDS] = {0};
     for (int32_t token = 0; (size_t)token < qn_tokenizer_size(tokenizer); token++) {
         if (mask_has(mask, token) && qn_tokenizer_is_added(tokenizer, token)) {
-            added[token / 64] |= UINT64_C(1) << (token % 64);
+            mask_set(added, token);
         }
     }
     size_t count = mask_count(added);

@@ -14,6 +14,7 @@
 enum { MASK_WORDS = 64 }; /* of vocabularies of up to 4,096 tokens */
 
 bool mask_has(const uint64_t *mask, int32_t token);
+void mask_set(uint64_t *mask, int32_t token);
 size_t mask_count(const uint64_t *mask);
 
 /* The n-th allowed token, from 0; -1 when there are not so many. */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/utf8.h"
 #include "mask_walk.h"
+#include "schema_judge.h"
 #include "small_tokenizer.h"
 #include "text/answer_grammar.h"
 #include "text/output.h"
@@ -194,102 +194,6 @@ static void forget(heard *h)
     *h = (heard){0};
 }
 
-/* ---- a plain judge of the schemas above ---- */
-
-static bool is_of_type(const json_t *value, const char *type)
-{
-    return (json_is_string(value) && strcmp(type, "string") == 0) ||
-           (json_is_integer(value) && strcmp(type, "integer") == 0) ||
-           (json_is_number(value) && strcmp(type, "number") == 0) ||
-           (json_is_boolean(value) && strcmp(type, "boolean") == 0) ||
-           (json_is_null(value) && strcmp(type, "null") == 0) || (json_is_array(value) && strcmp(type, "array") == 0) ||
-           (json_is_object(value) && strcmp(type, "object") == 0);
-}
-
-static size_t characters(const json_t *string)
-{
-    size_t count = 0;
-    for (const char *at = json_string_value(string); *at != '\0'; at++) {
-        count += ((unsigned char)*at & 0xC0) != 0x80;
-    }
-    return count;
-}
-
-/* The keyword's number, or what it is without one. */
-static double bound(const json_t *schema, const char *keyword, double otherwise)
-{
-    const json_t *value = json_object_get(schema, keyword);
-    return value != NULL ? json_number_value(value) : otherwise;
-}
-
-static bool among(const json_t *list, const json_t *value)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *one = json_array_get(list, i);
-        if (json_equal(one, value) ||
-            (json_is_number(one) && json_is_number(value) && json_number_value(one) == json_number_value(value))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool accepts(const json_t *root, const json_t *schema, const json_t *value);
-
-static bool accepts_members(const json_t *root, const json_t *schema, const json_t *object)
-{
-    const json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
-    const char *name;
-    json_t *member;
-    size_t count = json_object_size(object);
-    bool good = (double)count >= bound(schema, "minProperties", 0) &&
-                (double)count <= bound(schema, "maxProperties", 1e9);
-    json_object_foreach((json_t *)(uintptr_t)object, name, member)
-    {
-        const json_t *declared = json_object_get(properties, name);
-        good = good && declared != NULL && accepts(root, declared, member);
-    }
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        good = good && json_object_get(object, json_string_value(json_array_get(required, i))) != NULL;
-    }
-    return good;
-}
-
-static bool accepts(const json_t *root, const json_t *schema, const json_t *value)
-{
-    const json_t *types = json_object_get(schema, "type"), *some = json_object_get(schema, "anyOf");
-    const json_t *constant = json_object_get(schema, "const"), *listed = json_object_get(schema, "enum");
-    if (json_object_get(schema, "$ref") != NULL) {
-        schema = json_object_get(json_object_get(root, "$defs"), "short");
-        types = json_object_get(schema, "type");
-    }
-    bool good = types == NULL || (json_is_string(types) && is_of_type(value, json_string_value(types)));
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        good = good || is_of_type(value, json_string_value(json_array_get(types, i)));
-    }
-    bool any = some == NULL;
-    for (size_t i = 0; i < json_array_size(some); i++) {
-        any = any || accepts(root, json_array_get(some, i), value);
-    }
-    good = good && any && (constant == NULL || json_equal(constant, value)) && (listed == NULL || among(listed, value));
-    if (json_is_string(value)) {
-        double length = (double)characters(value);
-        good = good && length >= bound(schema, "minLength", 0) && length <= bound(schema, "maxLength", 1e9);
-    } else if (json_is_number(value)) {
-        double number = json_number_value(value);
-        good = good && number >= bound(schema, "minimum", -1e300) && number <= bound(schema, "maximum", 1e300);
-    } else if (json_is_array(value)) {
-        double length = (double)json_array_size(value);
-        good = good && length >= bound(schema, "minItems", 0) && length <= bound(schema, "maxItems", 1e9);
-        for (size_t i = 0; i < json_array_size(value); i++) {
-            good = good && accepts(root, json_object_get(schema, "items"), json_array_get(value, i));
-        }
-    } else if (json_is_object(value)) {
-        good = good && accepts_members(root, schema, value);
-    }
-    return good;
-}
-
 /* ---- the property ---- */
 
 static void check_call(const json_t *tools, const qn_call_rules *rules, const char *name, const char *arguments,
@@ -309,8 +213,9 @@ static void check_call(const json_t *tools, const qn_call_rules *rules, const ch
     json_t *given = parse(arguments);
     const json_t *parameters = json_object_get(function, "parameters");
     bool held = rules->held == NULL || rules->held[index];
-    bool good = json_is_object(given) && (!held || (parameters != NULL ? accepts_members(parameters, parameters, given)
-                                                                       : json_object_size(given) == 0));
+    bool good = json_is_object(given) &&
+                (!held || (parameters != NULL ? schema_accepts_members(parameters, parameters, given)
+                                              : json_object_size(given) == 0));
     if (!good) {
         char *schema = json_dumps(parameters, 0);
         fail_msg("%s: %s called with %s\n%s", what, name, arguments, schema);
