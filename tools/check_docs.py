@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that every link between the documents leads somewhere: the file exists, and the heading where one is named."""
+"""Checks that every link between the documents leads somewhere: the file exists, and the heading where one is named.
+Where a link to a file of tests has a test's name in backquotes as its text, the file must have that test."""
 
 import pathlib
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TEST_LINK = re.compile(r"\[`(\w+)`\]\(([^)\s#]*\btests/[^)\s#]+\.(?:c|py))\)")
 HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
@@ -18,9 +20,18 @@ def anchors(path):
         yield re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
+def missing_tests(root, document, text):
+    for test, name in TEST_LINK.findall(text):
+        target = (root / document).parent / name
+        definition = rf"^(?:def|static void) {test}\("
+        if target.exists() and not re.search(definition, target.read_text(encoding="utf-8"), re.MULTILINE):
+            yield f"{document}: {test}: no such test in {name}"
+
+
 def check(root, documents):
     """The broken links, one string each."""
     for document in documents:
+        yield from missing_tests(root, document, (root / document).read_text(encoding="utf-8"))
         text = CODE.sub("", (root / document).read_text(encoding="utf-8"))
         for link in LINK.findall(text):
             if re.match(r"[a-z]+:", link):
