@@ -16,7 +16,7 @@
 #include "text/output.h"
 #include "text/tool_grammar.h"
 
-enum { LISTS = 300, TOOLS_MAX = 4, CALLS_MAX = 8, LONGEST_ANSWER = 4000 };
+enum { LISTS = 500, TOOLS_MAX = 4, CALLS_MAX = 8, LONGEST_ANSWER = 4000 };
 
 static qn_tokenizer *tokenizer;
 static qn_vocabulary_trie *trie;
@@ -69,6 +69,22 @@ static const char *const schemas[] = {
     "{\"type\":\"null\"}",
     "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":3},\"minItems\":1,\"maxItems\":3}",
     OBJECT,
+    "{\"type\":[\"integer\",\"string\"],\"maxLength\":3,\"minimum\":0,\"maximum\":5}",
+    "{\"type\":[\"boolean\",\"null\"]}",
+    "{\"enum\":[1.5,2,[\"a\"],{\"x\":\"y\"},\"1\"]}",
+    "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"integer\",\"minimum\":0,\"maximum\":9}]}",
+    "{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"integer\",\"minimum\":0,\"maximum\":9}]}",
+    "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"null\"}]}",
+    "{\"type\":\"string\",\"enum\":[\"true\",\"1\",\"null\",\"{}\",\"\"]}",
+    "{\"type\":[\"string\",\"null\"],\"enum\":[\"null\",null,\"x\"]}",
+    "{\"type\":\"array\",\"items\":{\"type\":[\"string\",\"null\"],\"maxLength\":2},\"maxItems\":2}",
+    "{\"const\":null}",
+    "{\"const\":12}",
+    "{\"const\":\"12\"}",
+    "{\"enum\":[\" a\",\"b\\n\",\" \"]}",
+    "{\"type\":\"string\",\"minLength\":1,\"maxLength\":1}",
+    "{\"type\":[\"array\",\"string\"],\"items\":{\"type\":\"boolean\"},\"maxItems\":2,\"maxLength\":3}",
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"additionalProperties\":false}",
     "{\"$ref\":\"#/$defs/short\"}",
     "{\"anyOf\":[{\"type\":\"integer\",\"minimum\":1,\"maximum\":7},{\"enum\":[\"all\"]}]}",
 };
