@@ -123,7 +123,7 @@ qn_status qn_engine_check_request(const qn_engine *engine, const qn_request *req
 /* Runs the request to its end, together with those of other threads; any thread may call. The prompt and max_tokens
  * must fit max_model_len (QN_USAGE, field "max_tokens" or "messages"): max_tokens 0 takes what is left. A request that
  * a listener cancelled is QN_OK with result->finish saying so. On failure there is nothing to release; QN_FAILED names
- * the layer whose values are not finite. */
+ * the layer whose values are not finite; QN_USAGE also tells that the mask lets no token come. */
 qn_status qn_engine_generate(qn_engine *engine, const qn_request *request, const qn_listener *listener,
                              qn_result *result, qn_error *err);
 void qn_result_free(qn_result *result);

@@ -176,7 +176,8 @@ static void end_without_token(qn_part *part, int32_t why)
         /* only the end is left, and no token that stands for it */
         end_part(part, QN_FINISH_STOP);
     } else {
-        qn_fail(&err, QN_FAILED, "answer: %s at position %zu: %s",
+        /* the request's own doing: a client that took it for the server's would send it again */
+        qn_fail(&err, QN_USAGE, "answer: %s at position %zu: %s",
                 why == QN_MASK_FAILED ? "what may follow is not known" : "no token may follow", job->length,
                 why == QN_MASK_FAILED ? "its grammar has too many readings, or memory is short: simplify it"
                                       : "the constraints leave none: loosen them");

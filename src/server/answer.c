@@ -37,6 +37,7 @@ struct qn_answer {
     bool prompt_only;
     size_t at_most;
     qn_answer_grammar *grammar; /* NULL: none */
+    const char *form_field;     /* likewise */
     char *stop_text;            /* the strings of `stop`, which the streams read */
     const char *stop[QN_STOP_MAX_STRINGS];
     qn_answer_totals totals;                 /* of the choices that are over */
@@ -263,6 +264,7 @@ qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *wri
     answer->logprobs = options->logprobs;
     answer->prompt_logprobs = options->generation->prompt_logprobs;
     answer->prompt_only = options->prompt_only;
+    answer->form_field = options->form_field;
     answer->grammar = options->grammar != NULL ? qn_answer_grammar_share(options->grammar) : NULL;
     answer->at_most = options->generation->max_tokens == 0 && !options->prompt_only ? options->at_most : 0;
     qn_status status = submit(answer, options, prompts, prompt_count, err);
@@ -395,6 +397,9 @@ static qn_status take(qn_answer *answer, size_t index, qn_error *err)
     const qn_job_end *end = qn_stream_end(c->stream);
     if (end != NULL && end->status != QN_OK) {
         *err = end->err;
+        if (end->status == QN_USAGE && err->field[0] == '\0' && answer->form_field != NULL) {
+            snprintf(err->field, sizeof err->field, "%s", answer->form_field);
+        }
         return end->status;
     }
     if (end != NULL) {

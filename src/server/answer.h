@@ -70,6 +70,7 @@ typedef struct qn_answer_options {
                        that alone */
     qn_answer_grammar *grammar; /* what the text behind thoughts has to be; NULL: anything. The answer takes a reference
                                    of its own */
+    const char *form_field;     /* static: the request's field that asks for the grammar, for errors; NULL: none does */
     bool prompt_only; /* no token of an answer: what is told is the prompt's. The engine computes one, which is dropped
                        */
 } qn_answer_options;

@@ -143,6 +143,9 @@ qn_status qn_generate_answer(qn_server *server, const qn_answer_api *api, void *
     if (status == QN_OK) {
         status = qn_tool_choice_grammar(server, choice, format, &options.grammar, err);
     }
+    if (options.grammar != NULL) {
+        options.form_field = format->kind != QN_FORMAT_TEXT ? format->field : "tools";
+    }
     if (status == QN_OK) {
         status = qn_answer_start(server, api, writer, &options, prompts, prompt_count, out, err);
     } else {
