@@ -23,7 +23,8 @@ typedef struct qn_schema_options {
     bool any_whitespace; /* between JSON's parts; else only what json.dumps writes: ", " and ": " or "," and ":" */
 } qn_schema_options;
 
-/* `root` resolves "$ref": "#/..."; `schema` is a part of it or the same. Both must stay as long as the call only.
+/* `root` resolves "$ref": "#/..."; `schema` is a part of it or the same. Both must stay as long as the call only; while
+ * it lasts, no other thread may use them (values in them are held, and let go of again).
  * As an argument, every text is one that text/argument_type.h reads as a valid value: a schema that says nothing takes
  * any text; one without a "type" takes JSON; one that admits strings of its own takes such a string as it is (or null,
  * where null is valid), never another kind of value, since 12 is read as a string then; one whose strings are all
