@@ -30,6 +30,7 @@ void make_hardware(double rate, qn_hardware *out)
     out->read[0] = (qn_read_rate){.threads = 2, .huge_pages = same, .small_pages = same};
     for (qn_figure i = QN_FIGURE_MXFP4_ROWS; i < QN_FIGURE_LOOP; i++)
         out->figure[i] = same;
-    out->figure[QN_FIGURE_TOPK] = out->figure[QN_FIGURE_ROW_WORK] = (qn_statistic){1e12, 1e12, 1e12, 3};
-    out->figure[QN_FIGURE_LOOP] = (qn_statistic){1e-12, 1e-12, 1e-12, 3};
+    out->figure[QN_FIGURE_TOPK] = out->figure[QN_FIGURE_ROW_WORK] = (qn_statistic){
+        .min = 1e12, .median = 1e12, .max = 1e12, .samples = 3};
+    out->figure[QN_FIGURE_LOOP] = (qn_statistic){.min = 1e-12, .median = 1e-12, .max = 1e-12, .samples = 3};
 }

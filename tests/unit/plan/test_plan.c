@@ -81,7 +81,7 @@ static void predictions_need_all_figures(void **state)
     qn_plan_options o = options_for(64 * GIB);
     qn_error err;
     make_hardware(20, &hardware);
-    hardware.figure[QN_FIGURE_DISK_RANDOM] = (qn_statistic){2, 2, 2, 3};
+    hardware.figure[QN_FIGURE_DISK_RANDOM] = (qn_statistic){.min = 2, .median = 2, .max = 2, .samples = 3};
     o.hardware = &hardware;
     assert_int_equal(qn_plan_make(&o, &plan, &err), QN_OK);
     assert_true(plan.predicts);
