@@ -162,12 +162,19 @@ static qn_status read_type(const json_t *format, const char *field, bool nested,
         return QN_OK;
     }
     if (type != NULL && strcmp(type, "json_object") == 0) {
-        return read_form(json_true(), QN_FORMAT_JSON_OBJECT, field, out, err);
+        const json_t *asked = qn_field_get(format, "schema"); /* llama.cpp has it here as well */
+        return asked != NULL ? read_form(asked, QN_FORMAT_JSON_SCHEMA, field, out, err)
+                             : read_form(json_true(), QN_FORMAT_JSON_OBJECT, field, out, err);
     }
     if (type == NULL || strcmp(type, "json_schema") != 0) {
         return qn_fail(err, QN_USAGE, "%s: unknown type: send text, json_object or json_schema", field);
     }
-    const json_t *schema = json_object_get(nested ? json_object_get(format, "json_schema") : format, "schema");
+    const json_t *holder = nested ? json_object_get(format, "json_schema") : format;
+    const json_t *name = qn_field_get(holder, "name"), *strict = qn_field_get(holder, "strict");
+    if ((name != NULL && !json_is_string(name)) || (strict != NULL && !json_is_boolean(strict))) {
+        return qn_fail(err, QN_USAGE, "%s: send a string as name, and true or false as strict", field);
+    }
+    const json_t *schema = json_object_get(holder, "schema");
     if (!json_is_object(schema) && !json_is_boolean(schema)) {
         return qn_fail(err, QN_USAGE, "%s: no schema: send {\"type\": \"json_schema\", %s", field,
                        nested ? "\"json_schema\": {\"name\": ..., \"schema\": {...}}}" : "\"schema\": {...}}");

@@ -94,6 +94,9 @@ static void every_field_gives_its_form(void **state)
         qn_format_kind kind;
     } cases[] = {
         {"{'response_format':{'type':'json_object'}}", "response_format", NULL, QN_FORMAT_JSON_OBJECT},
+        {"{'response_format':{'type':'json_object','schema':null}}", "response_format", NULL, QN_FORMAT_JSON_OBJECT},
+        {"{'response_format':{'type':'json_object','schema':{'a':1}}}", "response_format", "{'a':1}",
+         QN_FORMAT_JSON_SCHEMA},
         {"{'response_format':{'type':'json_schema','json_schema':{'name':'n','schema':{'a':1},'strict':false}}}",
          "response_format", "{'a':1}", QN_FORMAT_JSON_SCHEMA},
         {"{'response_format':{'type':'json_schema','json_schema':{'schema':true}}}", "response_format", "true",
@@ -148,6 +151,10 @@ static void what_is_wrong_is_refused_by_its_field(void **state)
         const char *body, *field, *part;
     } cases[] = {
         {"{'response_format':'json_object'}", "response_format", "unknown type"},
+        {"{'response_format':{'type':'json_object','schema':7}}", "response_format", "send a JSON Schema"},
+        {"{'response_format':{'type':'json_schema','json_schema':{'name':7,'schema':{}}}}", "response_format", "name"},
+        {"{'response_format':{'type':'json_schema','json_schema':{'strict':7,'schema':{}}}}", "response_format",
+         "strict"},
         {"{'response_format':{}}", "response_format", "unknown type"},
         {"{'response_format':[]}", "response_format", "unknown type"},
         {"{'response_format':{'type':1}}", "response_format", "unknown type"},
