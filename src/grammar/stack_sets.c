@@ -27,6 +27,7 @@ bool qn_set_table_init(qn_set_table *table, const qn_grammar *grammar)
         !qn_frame_store_init(&table->store, grammar))
         return false;
     table->slot_count = FIRST_SLOTS;
+    qn_byte_classes_find(grammar, &table->classes);
     qn_set_table_clear(table);
     return true;
 }
@@ -57,6 +58,7 @@ void qn_set_table_free(qn_set_table *table)
     qn_free(table->sets);
     qn_free(table->stacks);
     qn_free(table->slots);
+    qn_free(table->taken.stacks);
     qn_free(table->made.stacks);
     *table = (qn_set_table){0};
 }
@@ -170,28 +172,57 @@ uint32_t qn_set_table_start(qn_set_table *table, uint32_t state, uint32_t frame)
     return take_made(table, qn_stacks_start(&table->store, state, frame, &table->made));
 }
 
+/* Where the set's stacks are right behind the byte, in table->taken. */
+static bool take_byte(qn_set_table *table, const qn_set_entry *entry, uint8_t byte)
+{
+    const qn_grammar *g = table->store.grammar;
+    table->taken.count = 0;
+    if (!grow(table, &table->taken.stacks, &table->taken.capacity, entry->count, sizeof(qn_stack)))
+        return false;
+    for (uint32_t i = 0; i < entry->count; i++) {
+        qn_stack stack = table->stacks[entry->first + i];
+        const qn_state *s = &g->states[stack.state];
+        if (s->kind == QN_STATE_SET && qn_bit_get(g->sets[s->a].bits, byte))
+            table->taken.stacks[table->taken.count++] = (qn_stack){s->b, stack.frame};
+    }
+    table->store.work += entry->count;
+    table->failed = table->store.work > table->work_end;
+    return !table->failed;
+}
+
+/* What is reached from table->taken. Many bytes lead to the same few places (the last one of a character to the next
+ * character), and from there on all may be large: so it is found once for each of these. */
+static uint32_t close_taken(qn_set_table *table)
+{
+    uint32_t places = qn_set_table_find(table, &table->taken);
+    if (places == QN_SET_EMPTY || table->sets[places].closure)
+        return places == QN_SET_EMPTY ? QN_SET_EMPTY : table->sets[places].closure - 1;
+    uint32_t to = take_made(table, qn_stacks_close(&table->store, &table->taken, &table->made));
+    if (!table->exhausted && !table->failed)
+        table->sets[places].closure = to + 1;
+    return to;
+}
+
 uint32_t qn_set_table_step(qn_set_table *table, uint32_t set, uint8_t byte)
 {
-    if (table->failed)
+    if (table->failed || !take_byte(table, &table->sets[set], byte))
         return QN_SET_EMPTY;
-    const qn_set_entry *entry = &table->sets[set];
-    qn_stack_set from = {table->stacks + entry->first, entry->count, entry->count};
     bool was_exhausted = table->exhausted;
     table->exhausted = false;
-    uint32_t to = take_made(table, qn_stacks_step(&table->store, &from, byte, &table->made));
+    uint32_t to = close_taken(table);
     bool keep = !table->exhausted && !table->failed;
     table->exhausted |= was_exhausted;
     if (!keep)
         return to;
     uint32_t **next = &table->sets[set].next;
     if (!*next) {
-        *next = qn_alloc_zero(256, sizeof **next);
+        *next = qn_alloc_zero(table->classes.count, sizeof **next);
         if (!*next) {
             table->failed = true;
             return to;
         }
-        table->bytes += 256 * sizeof **next;
+        table->bytes += table->classes.count * sizeof **next;
     }
-    (*next)[byte] = to + 1;
+    (*next)[table->classes.of[byte]] = to + 1;
     return to;
 }

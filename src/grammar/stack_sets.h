@@ -6,9 +6,16 @@
 #ifndef QN_GRAMMAR_STACK_SETS_H
 #define QN_GRAMMAR_STACK_SETS_H
 
+#include "grammar/byte_classes.h"
+#include "grammar/matcher.h"
 #include "grammar/stacks.h"
 
-enum { QN_SET_EMPTY = 0, QN_SET_TABLE_BYTES = 64 << 20 };
+enum {
+    QN_SET_EMPTY = 0,
+    QN_SET_TABLE_BYTES = 64 << 20,
+    QN_SET_WIDE = 128, /* stacks: wider sets from a single top could pass the matcher's bound together */
+    QN_SET_DEEP = QN_MATCHER_MAX_DEPTH / 2
+};
 
 /* What the tokens do from one stack whose ground is not known. */
 typedef struct qn_top_entry qn_top_entry;
@@ -17,27 +24,29 @@ typedef struct qn_set_entry {
     size_t first; /* of its stacks */
     uint32_t count;
     uint32_t chain;
-    uint32_t depth; /* of its deepest frame */
-    bool alive;     /* a stack goes on or is through, whatever lies below */
-    bool waits;     /* a stack waits for what lies below */
-    uint32_t *next; /* by byte: number + 1, 0: not known yet; NULL: none known */
-    uint64_t *mask; /* tokens that may follow; NULL: not known */
+    uint32_t depth;   /* of its deepest frame */
+    bool alive;       /* a stack goes on or is through, whatever lies below */
+    bool waits;       /* a stack waits for what lies below */
+    uint32_t closure; /* number + 1 of what is reached from it without a letter; 0: not known yet */
+    uint32_t *next;   /* by class of bytes: number + 1, 0: not known yet; NULL: none known */
+    uint64_t *mask;   /* tokens that may follow; NULL: not known */
     qn_top_entry *top;
 } qn_set_entry;
 
 typedef struct qn_set_table {
     qn_frame_store store;
+    qn_byte_classes classes;
     qn_set_entry *sets;
     size_t set_count, set_capacity;
     qn_stack *stacks;
     size_t stack_count, stack_capacity;
     uint32_t *slots;
     size_t slot_count;
-    qn_stack_set made; /* room for a step */
-    size_t bytes;      /* of next, masks and tops */
-    uint64_t work_end; /* how far store.work may go */
-    bool exhausted;    /* a set was cut off since this was last reset: it counts as empty */
-    bool failed;       /* no memory, or too much work */
+    qn_stack_set taken, made; /* room for a step */
+    size_t bytes;             /* of next, masks and tops */
+    uint64_t work_end;        /* how far store.work may go */
+    bool exhausted;           /* a set was cut off since this was last reset: it counts as empty */
+    bool failed;              /* no memory, or too much work */
 } qn_set_table;
 
 bool qn_set_table_init(qn_set_table *table, const qn_grammar *grammar);
@@ -57,7 +66,8 @@ uint32_t qn_set_table_step(qn_set_table *table, uint32_t set, uint8_t byte); /* 
 static inline uint32_t qn_set_table_next(qn_set_table *table, uint32_t set, uint8_t byte)
 {
     const uint32_t *next = table->sets[set].next;
-    return next && next[byte] ? next[byte] - 1 : qn_set_table_step(table, set, byte);
+    uint8_t class_of = table->classes.of[byte];
+    return next && next[class_of] ? next[class_of] - 1 : qn_set_table_step(table, set, byte);
 }
 
 #endif

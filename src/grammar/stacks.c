@@ -431,3 +431,11 @@ bool qn_stacks_step(qn_frame_store *store, const qn_stack_set *from, uint64_t le
     store->work += from->count;
     return finish(store, to);
 }
+
+bool qn_stacks_close(qn_frame_store *store, const qn_stack_set *from, qn_stack_set *to)
+{
+    begin(store, to);
+    for (size_t i = 0; i < from->count; i++)
+        visit(store, from->stacks[i].state, from->stacks[i].frame, UINT32_MAX);
+    return finish(store, to);
+}

@@ -83,4 +83,7 @@ bool qn_stacks_start(qn_frame_store *store, uint32_t state, uint32_t frame, qn_s
 #define QN_TOKEN_LETTER UINT64_C(256)
 bool qn_stacks_step(qn_frame_store *store, const qn_stack_set *from, uint64_t letter, qn_stack_set *to);
 
+/* What is reached from these places without a letter: behind the letters that qn_stacks_step takes. */
+bool qn_stacks_close(qn_frame_store *store, const qn_stack_set *from, qn_stack_set *to);
+
 #endif
