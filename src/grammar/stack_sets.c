@@ -37,7 +37,8 @@ static void drop_sets(qn_set_table *table)
     for (size_t i = 0; i < table->set_count; i++) {
         qn_free(table->sets[i].next);
         qn_free(table->sets[i].mask);
-        qn_top_entry_free(table->sets[i].top);
+        qn_top_entry_free(table->sets[i].tops[0]);
+        qn_top_entry_free(table->sets[i].tops[1]);
     }
     table->set_count = table->stack_count = table->bytes = 0;
 }

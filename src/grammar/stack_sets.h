@@ -24,13 +24,13 @@ typedef struct qn_set_entry {
     size_t first; /* of its stacks */
     uint32_t count;
     uint32_t chain;
-    uint32_t depth;   /* of its deepest frame */
-    bool alive;       /* a stack goes on or is through, whatever lies below */
-    bool waits;       /* a stack waits for what lies below */
-    uint32_t closure; /* number + 1 of what is reached from it without a letter; 0: not known yet */
-    uint32_t *next;   /* by class of bytes: number + 1, 0: not known yet; NULL: none known */
-    uint64_t *mask;   /* tokens that may follow; NULL: not known */
-    qn_top_entry *top;
+    uint32_t depth;        /* of its deepest frame */
+    bool alive;            /* a stack goes on or is through, whatever lies below */
+    bool waits;            /* a stack waits for what lies below */
+    uint32_t closure;      /* number + 1 of what is reached from it without a letter; 0: not known yet */
+    uint32_t *next;        /* by class of bytes: number + 1, 0: not known yet; NULL: none known */
+    uint64_t *mask;        /* tokens that may follow; NULL: not known */
+    qn_top_entry *tops[2]; /* by qn_trie_part */
 } qn_set_entry;
 
 typedef struct qn_set_table {

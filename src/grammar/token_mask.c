@@ -8,7 +8,11 @@
  *
  * A count that is further from its bounds than a token has bytes is as good as any other such count, and all of them
  * are taken for the same. Frames with counts near the top belong to the top, for in a bounded string all tokens depend
- * on them. */
+ * on them.
+ *
+ * Inside of a string nearly every token may follow, and looking at each would take some milliseconds. So the tokens of
+ * plain text, most of a vocabulary, lie apart in the trie, and where they are all taken alike (plain_text.h) they are
+ * not walked at all. */
 #include "grammar/token_mask.h"
 
 #include <pthread.h>
@@ -18,13 +22,13 @@
 #include "base/size.h"
 #include "grammar/matcher_internal.h"
 #include "grammar/token_mask_internal.h"
+#include "grammar/plain_text.h"
 #include "grammar/vocabulary_trie.h"
 
 enum {
-    TOP_FRAMES = 4, /* among which counts are looked for */
-    MOST_TOPS = 16, /* stacks of a set that are looked at one by one */
-    WIDE_SET = 128, /* stacks: wider ones from a single top could pass the matcher's bound together */
-    DEEP = QN_MATCHER_MAX_DEPTH / 2,
+    TOP_FRAMES = 4,    /* among which counts are looked for */
+    RETURN_FRAMES = 3, /* that belong to a top: a character of a string is a call or two below the string */
+    MOST_TOPS = 64,    /* stacks of a place that is taken apart */
     FEW_TOKENS = 512
 };
 
@@ -100,6 +104,29 @@ static void allow_tokens(const qn_vocabulary_trie *trie, size_t node, uint64_t *
         qn_bit_set(mask, (size_t)trie->tokens[i]);
 }
 
+/* The plain tokens that may follow the set, where they need no walk. */
+static bool allow_plain(qn_mask_cache *c, uint32_t set, bool is_top, uint64_t *mask)
+{
+    size_t chars;
+    if (!qn_plain_text_reach(&c->table, set, is_top, &chars))
+        return false;
+    const uint64_t *plain = qn_plain_tokens(c->trie, chars);
+    for (size_t w = 0; w < c->words; w++)
+        mask[w] |= plain[w];
+    return true;
+}
+
+/* The nodes of a part of the trie, without the root. */
+static uint32_t part_begin(const qn_mask_cache *c, qn_trie_part part)
+{
+    return part == QN_TRIE_PLAIN ? (uint32_t)c->trie->first_plain : 1;
+}
+
+static uint32_t part_end(const qn_mask_cache *c, qn_trie_part part)
+{
+    return (uint32_t)(part == QN_TRIE_PLAIN ? c->trie->node_count : c->trie->first_plain);
+}
+
 static bool grow(qn_mask_cache *c, void *block, size_t *capacity, size_t wanted, size_t size)
 {
     if (qn_reserve(block, capacity, wanted, size))
@@ -132,18 +159,16 @@ static void note_waiting(qn_mask_cache *c, qn_top_entry *top, uint32_t set, uint
             c->grammar->states[stack.state].kind == QN_STATE_TOKEN)
             continue;
         *below += c->trie->nodes[node].skip - node;
-        top->useless = *below > 2 * c->trie->node_count || top->state_count > WIDE_SET;
+        top->useless = *below > 2 * c->trie->node_count || top->state_count > QN_SET_WIDE;
         add_waiting(c, top, node, stack.state);
     }
 }
 
-/* Allows the tokens below `node` that the set at the node takes. */
-static void walk(qn_mask_cache *c, uint32_t set, uint32_t node, uint64_t *mask)
+/* Allows the tokens of the nodes from `begin` on that are taken behind the sets in c->path. */
+static void walk(qn_mask_cache *c, uint32_t begin, uint32_t end, uint64_t *mask)
 {
     const qn_trie_node *nodes = c->trie->nodes;
-    uint32_t end = nodes[node].skip;
-    c->path[nodes[node].depth] = set;
-    for (uint32_t i = node + 1; i < end;) {
+    for (uint32_t i = begin; i < end;) {
         uint32_t to = qn_set_table_next(&c->table, c->path[nodes[i].depth - 1], nodes[i].byte);
         if (to == QN_SET_EMPTY) {
             i = nodes[i].skip;
@@ -156,12 +181,13 @@ static void walk(qn_mask_cache *c, uint32_t set, uint32_t node, uint64_t *mask)
 }
 
 /* The same from a top on unknown ground, noting what waits. */
-static void walk_top(qn_mask_cache *c, uint32_t set, qn_top_entry *top, uint64_t *mask)
+static void walk_top(qn_mask_cache *c, uint32_t set, qn_trie_part part, qn_top_entry *top, uint64_t *mask)
 {
     const qn_trie_node *nodes = c->trie->nodes;
     size_t below = 0;
+    uint32_t end = part_end(c, part);
     c->path[0] = set;
-    for (uint32_t i = 1; i < nodes[0].skip && !top->useless && !c->table.failed;) {
+    for (uint32_t i = part_begin(c, part); i < end && !top->useless && !c->table.failed;) {
         uint32_t to = qn_set_table_next(&c->table, c->path[nodes[i].depth - 1], nodes[i].byte);
         const qn_set_entry *entry = &c->table.sets[to];
         if (to == QN_SET_EMPTY) {
@@ -169,7 +195,7 @@ static void walk_top(qn_mask_cache *c, uint32_t set, qn_top_entry *top, uint64_t
             continue;
         }
         c->path[nodes[i].depth] = to;
-        if (entry->count > WIDE_SET || entry->depth > DEEP)
+        if (entry->count > QN_SET_WIDE || entry->depth > QN_SET_DEEP)
             top->useless = true;
         if (entry->alive)
             allow_tokens(c->trie, i, mask);
@@ -202,7 +228,7 @@ static void keep_mask(qn_mask_cache *c, qn_top_entry *top, const uint64_t *mask)
     c->table.bytes += count * sizeof *top->tokens;
 }
 
-static qn_top_entry *make_top(qn_mask_cache *c, uint32_t set)
+static qn_top_entry *make_top(qn_mask_cache *c, uint32_t set, qn_trie_part part)
 {
     qn_top_entry *top = qn_alloc_zero(1, sizeof *top);
     if (!top) {
@@ -212,7 +238,8 @@ static qn_top_entry *make_top(qn_mask_cache *c, uint32_t set)
     memset(c->scratch, 0, c->words * sizeof *c->scratch);
     bool was_exhausted = c->table.exhausted;
     c->table.exhausted = false;
-    walk_top(c, set, top, c->scratch);
+    if (part != QN_TRIE_PLAIN || !allow_plain(c, set, true, c->scratch))
+        walk_top(c, set, part, top, c->scratch);
     c->table.exhausted |= was_exhausted;
     if (!top->useless && !c->table.failed)
         keep_mask(c, top, c->scratch);
@@ -226,12 +253,12 @@ static qn_top_entry *make_top(qn_mask_cache *c, uint32_t set)
         top->waiting_count = top->waiting_capacity = 0;
     }
     c->table.bytes += sizeof *top + top->waiting_capacity * sizeof *top->waiting;
-    c->table.sets[set].top = top;
+    c->table.sets[set].tops[part] = top;
     return top;
 }
 
-/* The stack's top on unknown ground, as a set; *ground: the frame that lies below it. */
-static uint32_t find_top(qn_mask_cache *c, qn_stack stack, uint32_t *ground)
+/* The stack's top on unknown ground; *ground: the frame that lies below it. */
+static qn_stack find_top(qn_mask_cache *c, qn_stack stack, uint32_t *ground)
 {
     qn_frame_store *store = &c->table.store;
     uint32_t chain[TOP_FRAMES], frame = stack.frame;
@@ -239,47 +266,40 @@ static uint32_t find_top(qn_mask_cache *c, qn_stack stack, uint32_t *ground)
     *ground = frame;
     for (size_t i = 0; i < TOP_FRAMES && frame >= QN_FIRST_FRAME; i++) {
         chain[i] = frame;
-        bool counts = c->grammar->states[store->frames[frame].site].kind == QN_STATE_REPEAT_HEAD;
+        qn_state_kind site = c->grammar->states[store->frames[frame].site].kind;
+        bool belongs = site == QN_STATE_REPEAT_HEAD || (i < RETURN_FRAMES && known == i && site != QN_STATE_GROUP_HEAD);
         frame = store->frames[frame].parent;
-        if (counts) {
+        if (belongs) {
             known = i + 1;
             *ground = frame;
         }
     }
     uint32_t top = QN_FRAME_UNKNOWN;
-    while (known > 0) {
+    while (known > 0 && !c->table.failed) {
         qn_frame f = store->frames[chain[--known]];
         bool has_bits = qn_site_words(c->grammar, f.site) > 0;
         top = qn_frame_store_find(store, top, f.site, f.count, has_bits ? store->bits + f.bits : NULL);
-        if (top == QN_NO_FRAME) {
-            c->table.failed = true;
-            return QN_SET_EMPTY;
-        }
+        c->table.failed |= top == QN_NO_FRAME;
     }
-    qn_stack one = {stack.state, top};
-    return qn_set_table_find(&c->table, &(qn_stack_set){&one, 1, 1});
+    return (qn_stack){stack.state, top};
 }
 
-/* Adds the tokens of one stack; false: it has to be looked at with the whole set. */
-static bool fill_stack(qn_mask_cache *c, qn_stack stack, uint64_t *mask)
+/* Adds the tokens of a top, a set, on its ground; false: the whole place has to be looked at. */
+static bool fill_top(qn_mask_cache *c, uint32_t set, qn_trie_part part, uint32_t ground, uint64_t *mask)
 {
-    const qn_state *state = &c->grammar->states[stack.state];
-    if (state->kind != QN_STATE_SET)
-        return true;
-    uint32_t ground, set = find_top(c, stack, &ground);
-    qn_top_entry *top = c->table.failed ? NULL : c->table.sets[set].top;
+    qn_top_entry *top = c->table.failed ? NULL : c->table.sets[set].tops[part];
     if (!top && !c->table.failed)
-        top = make_top(c, set);
+        top = make_top(c, set, part);
     if (!top || top->useless)
         return false;
     for (size_t w = 0; top->mask && w < c->words; w++)
         mask[w] |= top->mask[w];
     for (size_t i = 0; i < top->token_count; i++)
         qn_bit_set(mask, (size_t)top->tokens[i]);
-    uint32_t grounds[WIDE_SET + 2];
+    uint32_t grounds[QN_SET_WIDE + 2];
     for (size_t i = 0; i < top->state_count; i++) {
         grounds[i] = qn_set_table_start(&c->table, top->states[i], ground);
-        if (c->table.sets[grounds[i]].count > WIDE_SET || c->table.failed || c->table.exhausted)
+        if (c->table.sets[grounds[i]].count > QN_SET_WIDE || c->table.failed || c->table.exhausted)
             return false;
     }
     for (size_t i = 0; i < top->waiting_count; i++) {
@@ -287,10 +307,84 @@ static bool fill_stack(qn_mask_cache *c, qn_stack stack, uint64_t *mask)
         if (from == QN_SET_EMPTY)
             continue;
         allow_tokens(c->trie, node, mask);
-        if (c->trie->nodes[node].skip > node + 1)
-            walk(c, from, node, mask);
+        c->path[c->trie->nodes[node].depth] = from;
+        walk(c, node + 1, c->trie->nodes[node].skip, mask);
     }
     return !c->table.failed && !c->table.exhausted;
+}
+
+/* A place taken apart: its tops as sets, each with its ground. */
+typedef struct parted {
+    uint32_t tops[MOST_TOPS], grounds[MOST_TOPS];
+    size_t count;
+} parted;
+
+/* Stacks on the same ground are one top. False: the place is too large to be taken apart. */
+static bool take_apart(qn_mask_cache *c, uint32_t place, parted *out)
+{
+    qn_stack tops[MOST_TOPS], group[MOST_TOPS];
+    uint32_t grounds[MOST_TOPS];
+    size_t count = 0;
+    const qn_set_entry *entry = &c->table.sets[place];
+    out->count = 0;
+    if (entry->count > MOST_TOPS || entry->depth > QN_SET_DEEP)
+        return false;
+    for (uint32_t i = 0; i < entry->count; i++) {
+        qn_stack stack = c->table.stacks[entry->first + i];
+        if (c->grammar->states[stack.state].kind == QN_STATE_SET) {
+            tops[count] = find_top(c, stack, &grounds[count]);
+            count++;
+        }
+    }
+    while (count > 0) {
+        uint32_t ground = grounds[0];
+        size_t members = 0, left = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (grounds[i] == ground) {
+                group[members++] = tops[i];
+            } else {
+                tops[left] = tops[i];
+                grounds[left++] = grounds[i];
+            }
+        }
+        count = left;
+        out->tops[out->count] = qn_set_table_find(&c->table, &(qn_stack_set){group, members, members});
+        out->grounds[out->count++] = ground;
+    }
+    return !c->table.failed;
+}
+
+static bool fill_tops(qn_mask_cache *c, const parted *p, qn_trie_part part, uint64_t *mask)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (!fill_top(c, p->tops[i], part, p->grounds[i], mask))
+            return false;
+    return !c->table.failed;
+}
+
+static bool is_plain_known(qn_mask_cache *c, uint32_t top)
+{
+    size_t chars;
+    const qn_top_entry *entry = c->table.sets[top].tops[QN_TRIE_PLAIN];
+    return entry ? !entry->useless : qn_plain_text_reach(&c->table, top, true, &chars);
+}
+
+/* Adds the plain tokens: from the tops when that is no work, else from the whole place without a walk, else by a walk.
+ */
+static void fill_plain(qn_mask_cache *c, uint32_t place, const parted *p, bool apart, uint64_t *mask)
+{
+    bool known = apart;
+    for (size_t i = 0; i < p->count && known; i++)
+        known = is_plain_known(c, p->tops[i]);
+    if (!known && allow_plain(c, place, false, mask))
+        return;
+    if (apart && fill_tops(c, p, QN_TRIE_PLAIN, mask))
+        return;
+    const uint64_t *plain = qn_plain_tokens(c->trie, QN_PLAIN_MAX_CHARS);
+    for (size_t w = 0; w < c->words; w++)
+        mask[w] &= ~plain[w];
+    c->path[0] = place;
+    walk(c, part_begin(c, QN_TRIE_PLAIN), part_end(c, QN_TRIE_PLAIN), mask);
 }
 
 static void fill_letters(const qn_mask_cache *c, const qn_set_entry *place, uint64_t *mask)
@@ -304,15 +398,15 @@ static void fill_letters(const qn_mask_cache *c, const qn_set_entry *place, uint
 
 static void fill_place(qn_mask_cache *c, uint32_t place, uint64_t *mask)
 {
-    uint32_t count = c->table.sets[place].count;
-    size_t first = c->table.sets[place].first;
-    bool apart = count <= MOST_TOPS && c->table.sets[place].depth <= DEEP;
-    for (uint32_t i = 0; i < count && apart; i++)
-        apart = fill_stack(c, c->table.stacks[first + i], mask);
-    if (!apart && !c->table.failed) {
+    parted p;
+    bool apart = take_apart(c, place, &p);
+    if (!c->table.failed && !(apart && fill_tops(c, &p, QN_TRIE_OTHERS, mask)) && !c->table.failed) {
         memset(mask, 0, c->words * sizeof *mask);
-        walk(c, place, 0, mask);
+        c->path[0] = place;
+        walk(c, part_begin(c, QN_TRIE_OTHERS), part_end(c, QN_TRIE_OTHERS), mask);
     }
+    if (!c->table.failed)
+        fill_plain(c, place, &p, apart, mask);
     fill_letters(c, &c->table.sets[place], mask);
 }
 

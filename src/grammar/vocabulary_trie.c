@@ -11,6 +11,7 @@
 typedef struct spelling {
     size_t start, count;
     int32_t token;
+    uint32_t chars;    /* of a plain token; of others 0 */
     const char *bytes; /* once all are there */
 } spelling;
 
@@ -21,9 +22,49 @@ typedef struct spellings {
     size_t byte_count, byte_capacity;
 } spellings;
 
+/* Where a byte of UTF-8 leads from: 0 between characters, 1 to 3 that many bytes short of one, 4 to 7 behind a byte
+ * that narrows the next one down (E0, ED, F0, F4). INVALID: nowhere. Unicode, table 3-7. */
+enum { STATES = 8, INVALID = STATES };
+
+static unsigned next_utf8(unsigned state, uint8_t byte)
+{
+    static const struct {
+        uint8_t first, last, to;
+    } second[STATES] = {[1] = {0x80, 0xBF, 0}, [2] = {0x80, 0xBF, 1}, [3] = {0x80, 0xBF, 2}, [4] = {0xA0, 0xBF, 1},
+                        [5] = {0x80, 0x9F, 1}, [6] = {0x90, 0xBF, 2}, [7] = {0x80, 0x8F, 2}};
+    if (state > 0)
+        return byte >= second[state].first && byte <= second[state].last ? second[state].to : INVALID;
+    if (byte < 0x80)
+        return 0;
+    if (byte < 0xC2 || byte > 0xF4)
+        return INVALID;
+    if (byte < 0xE0)
+        return 1;
+    if (byte < 0xF0)
+        return byte == 0xE0 ? 4 : byte == 0xED ? 5 : 2;
+    return byte == 0xF0 ? 6 : byte == 0xF4 ? 7 : 3;
+}
+
+/* The characters of a plain token, else 0. */
+static uint32_t count_plain(const char *bytes, size_t count)
+{
+    unsigned state = 0;
+    uint32_t chars = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t byte = (uint8_t)bytes[i];
+        chars += state == 0;
+        state = next_utf8(state, byte);
+        if (state == INVALID || (byte < 0x80 && !qn_is_plain_ascii(byte)))
+            return 0;
+    }
+    return chars <= QN_PLAIN_MAX_CHARS ? chars : 0;
+}
+
 static int by_bytes(const void *a, const void *b)
 {
     const spelling *x = a, *y = b;
+    if ((x->chars > 0) != (y->chars > 0))
+        return x->chars > 0 ? 1 : -1;
     int order = memcmp(x->bytes, y->bytes, qn_min_size(x->count, y->count));
     if (order == 0)
         order = (x->count > y->count) - (x->count < y->count);
@@ -41,7 +82,8 @@ static bool add_spelling(spellings *s, const char *bytes, size_t count, int32_t 
         s->byte_capacity = capacity;
     }
     memcpy(s->bytes + s->byte_count, bytes, count);
-    s->list[s->count++] = (spelling){.start = s->byte_count, .count = count, .token = token};
+    s->list[s->count++] = (spelling){
+        .start = s->byte_count, .count = count, .token = token, .chars = count_plain(bytes, count)};
     s->byte_count += count;
     return true;
 }
@@ -74,6 +116,8 @@ static qn_status collect(size_t token_count, const char *(*bytes)(void *context,
 static size_t shared_bytes(const spelling *a, const spelling *b)
 {
     size_t most = qn_min_size(a->count, b->count), shared = 0;
+    if ((a->chars > 0) != (b->chars > 0))
+        return 0;
     while (shared < most && a->bytes[shared] == b->bytes[shared])
         shared++;
     return shared;
@@ -97,6 +141,8 @@ static void lay_out(qn_vocabulary_trie *trie, const spellings *s, uint32_t *open
         size_t shared = i > 0 ? shared_bytes(token - 1, token) : 0;
         while (depth > shared)
             trie->nodes[open[depth--]].skip = (uint32_t)nodes;
+        if (token->chars > 0 && trie->first_plain == 0)
+            trie->first_plain = nodes;
         while (depth < token->count) {
             uint8_t byte = (uint8_t)token->bytes[depth++];
             open[depth] = (uint32_t)nodes;
@@ -109,6 +155,18 @@ static void lay_out(qn_vocabulary_trie *trie, const spellings *s, uint32_t *open
         trie->nodes[open[d]].skip = (uint32_t)nodes;
     trie->nodes[nodes] = (qn_trie_node){.first_token = (uint32_t)s->count};
     trie->node_count = nodes;
+    if (trie->first_plain == 0)
+        trie->first_plain = nodes;
+}
+
+static void mark_plain(qn_vocabulary_trie *trie, const spellings *s)
+{
+    size_t words = qn_ceil_div(trie->token_count, 64);
+    for (size_t i = 0; i < s->count; i++) {
+        size_t token = (size_t)s->list[i].token;
+        for (size_t n = s->list[i].chars; n > 0 && n <= QN_PLAIN_MAX_CHARS; n++)
+            trie->plain[n * words + token / 64] |= UINT64_C(1) << (token % 64);
+    }
 }
 
 qn_status qn_vocabulary_trie_new(size_t token_count, const char *(*bytes)(void *context, int32_t token, size_t *length),
@@ -127,9 +185,11 @@ qn_status qn_vocabulary_trie_new(size_t token_count, const char *(*bytes)(void *
         trie->token_count = token_count;
         trie->nodes = qn_alloc(nodes + 1, sizeof *trie->nodes);
         trie->tokens = qn_alloc(s.count, sizeof *trie->tokens);
-        if (trie->nodes && trie->tokens)
+        trie->plain = qn_alloc_zero((QN_PLAIN_MAX_CHARS + 1) * qn_ceil_div(token_count, 64), sizeof *trie->plain);
+        if (trie->nodes && trie->tokens && trie->plain) {
             lay_out(trie, &s, open);
-        else
+            mark_plain(trie, &s);
+        } else
             status = qn_fail_memory(err, "vocabulary", nodes * sizeof *trie->nodes);
     }
     qn_free(open);
@@ -147,6 +207,7 @@ void qn_vocabulary_trie_free(qn_vocabulary_trie *trie)
     if (!trie)
         return;
     qn_free(trie->nodes);
+    qn_free(trie->plain);
     qn_free(trie->tokens);
     qn_free(trie);
 }

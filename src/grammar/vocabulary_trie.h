@@ -5,7 +5,9 @@
 
 #include "grammar/token_mask.h"
 
-enum { QN_TRIE_MAX_TOKEN_BYTES = 4096, QN_TRIE_MAX_NODES = 1 << 28 };
+enum { QN_TRIE_MAX_TOKEN_BYTES = 4096, QN_TRIE_MAX_NODES = 1 << 28, QN_PLAIN_MAX_CHARS = 24 };
+
+typedef enum qn_trie_part { QN_TRIE_OTHERS, QN_TRIE_PLAIN } qn_trie_part;
 
 typedef struct qn_trie_node {
     uint32_t skip;        /* the first node that is not below this one */
@@ -16,10 +18,25 @@ typedef struct qn_trie_node {
 
 struct qn_vocabulary_trie {
     qn_trie_node *nodes; /* node 0: the root, without a byte; one more behind the last */
+    size_t first_plain;  /* nodes from here on are of plain tokens alone, those before of the others */
+    uint64_t *plain;     /* for each n up to QN_PLAIN_MAX_CHARS a mask: the plain tokens of at most n characters */
     size_t node_count;
     int32_t *tokens;
     size_t token_count; /* of the vocabulary, with those that have no bytes */
     size_t max_depth;
 };
+
+/* The tokens of ordinary text are kept apart, since a grammar that takes text mostly takes them all. A plain token is
+ * UTF-8, where its last character may lack its end, of at most QN_PLAIN_MAX_CHARS characters; below 0x80 only those
+ * that stand for themselves in JSON and XML. */
+static inline bool qn_is_plain_ascii(uint8_t byte)
+{
+    return byte >= 0x20 && byte < 0x7F && byte != '"' && byte != '\\' && byte != '<';
+}
+
+static inline const uint64_t *qn_plain_tokens(const qn_vocabulary_trie *trie, size_t chars)
+{
+    return trie->plain + chars * ((trie->token_count + 63) / 64);
+}
 
 #endif

@@ -189,6 +189,66 @@ static void masks_of_objects_are_exact(void **state)
     qn_grammar_free(g);
 }
 
+/* Pieces of text, cut anywhere: whole and partial characters, and what ends plain text. */
+static void make_text_vocabulary(vocabulary *v, uint64_t seed)
+{
+    static const char *const pieces[] = {"a", "b",  "a",  " ", "\xC3\xA9", "\xE4\xBD\xA0", "\xF0\x9F\x98\x80",
+                                         "b", "\"", "\\", "<", "\n"};
+    memset(v, 0, sizeof *v);
+    for (size_t t = 0; t < TOKENS; t++) {
+        char text[64];
+        size_t length = 0, kinds = t % 3 ? 8 : sizeof pieces / sizeof *pieces;
+        for (size_t count = 1 + random_next(&seed) % 5; count > 0; count--)
+            length += (size_t)sprintf(text + length, "%s", pieces[random_next(&seed) % kinds]);
+        size_t skip = t % 5 == 0 ? random_next(&seed) % length : 0;
+        v->lengths[t] = 1 + (length - skip - 1) % (LONGEST - 1);
+        memcpy(v->bytes[t], text + skip, v->lengths[t]);
+        v->no_text[t] = t < 8;
+    }
+}
+
+/* Strings of any text, bounded, of few characters, of all but some, with something inside. */
+static qn_grammar *text_grammar(size_t kind)
+{
+    qn_grammar_builder *b = new_builder();
+    qn_char_range out[] = {{'"', '"'}, {'\\', '\\'}, {'\n', '\n'}, {0xE9, 0xE9}}, ab = {'a', 'b'};
+    qn_char_range ascii[] = {{' ', '!'}, {'#', '['}, {']', '~'}};
+    qn_expr q = qn_expr_text(b, "\""), plain = qn_expr_chars_except(b, out, 3);
+    qn_expr escape = qn_expr_concat2(b, qn_expr_text(b, "\\"), plain);
+    qn_expr character = qn_expr_choice(b, (qn_expr[]){plain, escape}, 2);
+    qn_expr any = qn_expr_repeat(b, character, 0, QN_UNBOUNDED);
+    qn_expr bodies[] = {any,
+                        qn_expr_repeat(b, character, 2, 5),
+                        qn_expr_repeat(b, plain, 30, 200),
+                        qn_expr_repeat(b, qn_expr_chars(b, &ab, 1), 0, QN_UNBOUNDED),
+                        qn_expr_repeat(b, qn_expr_chars_except(b, out, 4), 0, QN_UNBOUNDED),
+                        qn_expr_concat(b, (qn_expr[]){any, qn_expr_text(b, "ab"), any}, 3),
+                        qn_expr_concat2(b, qn_expr_repeat(b, plain, 3, 3), qn_expr_text(b, "a")),
+                        qn_expr_repeat(b, qn_expr_chars(b, ascii, 3), 0, QN_UNBOUNDED)};
+    qn_expr string = qn_expr_concat(b, (qn_expr[]){q, bodies[kind], q}, 3);
+    qn_expr more = qn_expr_repeat(b, qn_expr_concat2(b, qn_expr_text(b, "\n"), string), 0, 3);
+    return build(b, qn_expr_concat2(b, string, more));
+}
+
+static void masks_of_text_are_exact(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < 8; kind++) {
+        qn_grammar *g = text_grammar(kind);
+        for (uint64_t seed = 1; seed <= 6; seed++) {
+            vocabulary v;
+            make_text_vocabulary(&v, seed);
+            qn_vocabulary_trie *trie = make_trie(&v);
+            qn_mask_cache *cache = new_cache(g, trie);
+            for (uint64_t round = 0; round < 3; round++)
+                check_along(g, cache, &v, seed + 1000 * round, 12);
+            qn_mask_cache_free(cache);
+            qn_vocabulary_trie_free(trie);
+        }
+        qn_grammar_free(g);
+    }
+}
+
 typedef struct job {
     const qn_grammar *g;
     qn_mask_cache *cache;
@@ -350,6 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_of_random_grammars_are_exact),
         cmocka_unit_test(masks_of_objects_are_exact),
+        cmocka_unit_test(masks_of_text_are_exact),
         cmocka_unit_test(threads_share_a_cache),
         cmocka_unit_test(ambiguous_grammars_end),
         cmocka_unit_test(memory_runs_out),
