@@ -9,7 +9,6 @@
 #include "grammar/token_mask_internal.h"
 
 enum { FIRST_SLOTS = 1024, MOST_SETS = 1 << 16, MOST_STACKS = 1 << 22, MOST_FRAMES = 1 << 20 };
-static const uint64_t MOST_WORK = 1 << 22; /* stacks looked at in one go: some tenths of a second */
 
 static bool grow(qn_set_table *table, void *block, size_t *capacity, size_t wanted, size_t size)
 {
@@ -73,7 +72,7 @@ bool qn_set_table_full(const qn_set_table *table)
 void qn_set_table_begin(qn_set_table *table)
 {
     table->failed = table->exhausted = false;
-    table->work_end = table->store.work + MOST_WORK;
+    table->work_end = table->store.work + QN_SET_TABLE_WORK;
 }
 
 static int by_number(const void *a, const void *b)

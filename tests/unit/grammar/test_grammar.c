@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
+#include "grammar/grammar_internal.h"
 #include "grammar/matcher.h"
 #include "unit/random_grammar.h"
 
@@ -359,6 +360,34 @@ static void doubling_and_nesting_are_cheap(void **state)
     expect(b, x, WORDS("", "a"), WORDS("ab"));
 }
 
+/* Counts are no copies, however they are nested, and a word of a list costs its letters. */
+static void size_follows_what_was_built(void **state)
+{
+    (void)state;
+    qn_grammar_builder *b = new_builder();
+    qn_expr x = qn_expr_text(b, "a");
+    qn_grammar *g;
+    for (int i = 0; i < 20; i++)
+        x = qn_expr_repeat(b, x, 0, 1000000);
+    assert_int_equal(qn_grammar_build(b, x, &g, &err), QN_OK);
+    assert_in_range(g->state_count, 1, 20 * 6);
+    qn_grammar_free(g);
+    qn_grammar_builder_free(b);
+    enum { WORDS_COUNT = 20000, LETTERS = 12 };
+    b = new_builder();
+    qn_expr *words = calloc(WORDS_COUNT, sizeof *words);
+    for (int i = 0; i < WORDS_COUNT; i++) {
+        char text[LETTERS + 1];
+        snprintf(text, sizeof text, "%012d", i * 7919);
+        words[i] = qn_expr_text(b, text);
+    }
+    assert_int_equal(qn_grammar_build(b, qn_expr_choice(b, words, WORDS_COUNT), &g, &err), QN_OK);
+    assert_in_range(g->state_count, WORDS_COUNT, 2 * WORDS_COUNT * LETTERS);
+    qn_grammar_free(g);
+    qn_grammar_builder_free(b);
+    free(words);
+}
+
 static void memory_runs_out(void **state)
 {
     (void)state;
@@ -400,6 +429,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(size_is_bounded),
         cmocka_unit_test(doubling_and_nesting_are_cheap),
+        cmocka_unit_test(size_follows_what_was_built),
         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
