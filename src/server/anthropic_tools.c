@@ -150,6 +150,7 @@ qn_status qn_anthropic_tools_read(const json_t *document, qn_tool_choice *out, q
     const json_t *tools = qn_field_get(document, "tools");
     const json_t *choice = qn_field_get(document, "tool_choice");
     out->several = true;
+    out->parameters_name = ".input_schema";
     qn_status status = tools != NULL ? read_tools(tools, out, unknown, err) : QN_OK;
     return status == QN_OK && choice != NULL ? read_choice(choice, out, unknown, err) : status;
 }

@@ -47,6 +47,13 @@ static qn_status check_tool(size_t index, const json_t *tool, bool nested, qn_un
     return status == QN_OK ? QN_OK : qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].%s", index, inner.message);
 }
 
+static bool good_name(const json_t *name)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
+    size_t bytes = json_string_length(name);
+    return bytes > 0 && bytes <= NAME_BYTES && strspn(json_string_value(name), letters) == bytes;
+}
+
 static qn_status add_tool(size_t index, const json_t *tool, bool nested, qn_tool_choice *out,
                           qn_unknown_fields *unknown, qn_error *err)
 {
@@ -59,15 +66,15 @@ static qn_status add_tool(size_t index, const json_t *tool, bool nested, qn_tool
     const json_t *description = qn_field_get(function, "description");
     const json_t *parameters = qn_field_get(function, "parameters");
     const json_t *strict = qn_field_get(function, "strict");
-    if (json_string_length(name) == 0 || (description != NULL && !json_is_string(description)) ||
-        (parameters != NULL && !json_is_object(parameters)) || (strict != NULL && !json_is_boolean(strict))) {
-        return qn_fail_field(err, QN_USAGE, "tools",
-                             "tools[%zu]: send a name, a description, parameters as an object, strict true or false",
-                             index);
+    if (!good_name(name)) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu]%s.name: give 1 to %d letters, digits, '_', '-' or '.'",
+                             index, nested ? ".function" : "", NAME_BYTES);
     }
-    if (json_string_length(name) > NAME_BYTES) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu]%s.name: %zu bytes: give at most %d", index,
-                             nested ? ".function" : "", json_string_length(name), NAME_BYTES);
+    if ((description != NULL && !json_is_string(description)) || (parameters != NULL && !json_is_object(parameters)) ||
+        (strict != NULL && !json_is_boolean(strict))) {
+        return qn_fail_field(err, QN_USAGE, "tools",
+                             "tools[%zu]: send a description as text, parameters as an object, strict true or false",
+                             index);
     }
     return qn_tool_choice_add(out, name, description, parameters, json_is_true(strict), err);
 }
@@ -164,6 +171,7 @@ static qn_status check_tools_exist(const json_t *tools, const json_t *choice, co
 qn_status qn_openai_tools_read(const json_t *document, bool nested, qn_tool_choice *out, qn_unknown_fields *unknown,
                                qn_error *err)
 {
+    out->parameters_name = nested ? NULL : ".parameters";
     const json_t *tools = qn_field_get(document, "tools");
     const json_t *choice = qn_field_get(document, "tool_choice");
     bool named = false;

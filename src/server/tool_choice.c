@@ -13,6 +13,9 @@ qn_status qn_tool_choice_add(qn_tool_choice *choice, const json_t *name, const j
                              const json_t *parameters, bool strict, qn_error *err)
 {
     size_t count = json_array_size(choice->list);
+    if (count == QN_TOOL_MAX_COUNT) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools: more than %d: send fewer", QN_TOOL_MAX_COUNT);
+    }
     if (choice->list == NULL && (choice->list = json_array()) == NULL) {
         return no_memory(err);
     }
@@ -58,11 +61,25 @@ const json_t *qn_tool_choice_shown(const qn_tool_choice *choice)
     return choice->demand == QN_TOOLS_NONE ? NULL : choice->list;
 }
 
+/* Errors about schemas name the place in the list's shape; the client sent another. */
+static qn_status tell_place(const qn_tool_choice *choice, qn_status status, qn_error *err)
+{
+    static const char ours[] = "].function.parameters";
+    const char *at = status == QN_USAGE && strcmp(err->field, "tools") == 0 ? strstr(err->message, ours) : NULL;
+    if (at == NULL || choice->parameters_name == NULL) {
+        return status;
+    }
+    const qn_error told = *err;
+    int before = (int)(at - err->message) + 1;
+    return qn_fail_field(err, status, "tools", "%.*s%s%s", before, told.message, choice->parameters_name,
+                         told.message + before + strlen(ours) - 1);
+}
+
 qn_status qn_tool_choice_tools(const qn_tool_choice *choice, qn_tool_list **out, qn_error *err)
 {
     const json_t *shown = qn_tool_choice_shown(choice);
     *out = NULL;
-    return shown != NULL ? qn_tool_list_new(shown, out, err) : QN_OK;
+    return shown != NULL ? tell_place(choice, qn_tool_list_new(shown, out, err), err) : QN_OK;
 }
 
 static qn_calls_place place_of(const qn_tool_choice *choice)
@@ -86,7 +103,7 @@ qn_status qn_tool_choice_grammar(const qn_server *server, const qn_tool_choice *
                                  .min = 1,
                                  .max = choice->several ? QN_UNBOUNDED : 1,
                                  .line_breaks = server->call_line_breaks};
-    return qn_grammar_cache_get(server->grammars, format, place_of(choice), &rules, out, err);
+    return tell_place(choice, qn_grammar_cache_get(server->grammars, format, place_of(choice), &rules, out, err), err);
 }
 
 /* A conversation with a call, rendered. Templates that know no calls have no line breaks. */

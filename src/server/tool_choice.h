@@ -27,9 +27,10 @@ typedef struct qn_tool_choice {
     bool *strict;   /* [of list] whose arguments keep to the schema in any case; NULL with the list */
     bool *callable; /* [of list] what may be called; NULL: everything */
     qn_tool_demand demand;
-    bool several;    /* calls in one answer; a demand is for exactly one unless the request says otherwise */
-    size_t capacity; /* of strict; for tool_choice.c */
-} qn_tool_choice;    /* owns its list and flags */
+    bool several; /* calls in one answer; a demand is for exactly one unless the request says otherwise */
+    const char *parameters_name; /* what its API calls a tool's schema, for errors; NULL: ".function.parameters" */
+    size_t capacity;             /* of strict; for tool_choice.c */
+} qn_tool_choice;                /* owns its list and flags */
 
 /* Appends a tool, before any is allowed; shares the values, of which description and parameters may be NULL.
  * QN_RESOURCE. */

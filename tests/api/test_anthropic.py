@@ -231,6 +231,10 @@ def test_refusals(server):
                        (ask(max_tokens=0), "max_tokens"), (ask(temperature=1.5), "temperature"),
                        (ask(messages=[{"role": "assistant", "content": ""}]), "no text"),
                        (ask(tools=[TOOL], tool_choice={"type": "tool", "name": "g"}), "none of the tools"),
+                       (ask(tools=[{"name": "f", "input_schema": {"type": "string"}}]), "tools[0].input_schema: type"),
+                       (ask(tools=[{"name": "f", "strict": True, "input_schema": {"properties": {"a": {"enum": []}},
+                                                                                  "required": ["a"]}}]),
+                        "tools[0].input_schema: /properties/a"),
                        (ask(output_config={"format": {"type": "json_schema", "schema": {"type": "objekt"}}}), "/type")):
         for streamed in (False, True):
             response = server.post(MESSAGES, {**body, "stream": streamed})

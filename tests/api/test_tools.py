@@ -195,6 +195,16 @@ BAD = {"type": "function", "function": {"name": "f", "parameters": {"type": "obj
     "a": {"type": "string", "minLength": 5, "maxLength": 2}}, "required": ["a"]}}}
 
 
+def test_errors_about_tools_name_the_place(server):
+    many = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(1025)]
+    named = {"type": "function", "function": {"name": "a b"}}
+    for tools, sentence in ((many, "tools: more than 1024"), ([WEATHER, named], "tools[1].function.name: give 1 to 64"),
+                            ([BAD], "tools[0].function.parameters: /properties/a")):
+        response = server.post(PATH, body(tools=tools, tool_choice="required"))
+        assert response.status == 400
+        assert error_of(response)["message"].startswith(sentence), response.body
+
+
 @pytest.mark.parametrize("param, fields", [
     ("tools", {"tools": {}}), ("tools", {"tools": [5]}), ("tools", {"tools": [{"type": "function"}]}),
     ("tools", {"tools": [{"type": "web_search"}]}), ("tools", {"tools": [WEATHER, WEATHER]}),

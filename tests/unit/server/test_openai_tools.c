@@ -187,9 +187,9 @@ static void wrong_tools_are_refused(void **state)
         {"[{'type':'web_search'}]", "tools[0].type: web_search: only function"},
         {"[" F ",{'type':'function'}]", "tools[1].function: missing"},
         {"[{'type':'function','function':'f'}]", "tools[0].function: missing or no object"},
-        {"[{'type':'function','function':{}}]", "tools[0]: send a name"},
-        {"[{'type':'function','function':{'name':''}}]", "tools[0]: send a name"},
-        {"[{'type':'function','function':{'name':7}}]", "tools[0]: send a name"},
+        {"[{'type':'function','function':{}}]", "tools[0].function.name: give 1 to 64"},
+        {"[{'type':'function','function':{'name':''}}]", "tools[0].function.name: give 1 to 64"},
+        {"[{'type':'function','function':{'name':7}}]", "tools[0].function.name: give 1 to 64"},
         {"[{'type':'function','function':{'name':'f','description':1}}]", "a description"},
         {"[{'type':'function','function':{'name':'f','parameters':[]}}]", "parameters as an object"},
         {"[{'type':'function','function':{'name':'f','parameters':true}}]", "parameters as an object"},
@@ -201,7 +201,7 @@ static void wrong_tools_are_refused(void **state)
         snprintf(body, sizeof body, "{'tools':%s}", cases[i].tools);
         refuse(body, true, "tools", cases[i].part);
     }
-    refuse("{'tools':[" F "]}", false, "tools", "tools[0]: send a name");
+    refuse("{'tools':[" F "]}", false, "tools", "tools[0].name: give 1 to 64");
     refuse("{'tools':[" FLAT_F "]}", true, "tools", "tools[0].function: missing");
     refuse("{'tools':[{'type':'function','name':'f','strict':0}]}", false, "tools", "strict true or false");
 }
