@@ -99,12 +99,17 @@ static qn_status open_turn(reader *r, bool for_call, qn_error *err)
     return status;
 }
 
+static bool has_parts(const json_t *content)
+{
+    return json_is_string(content) ? json_string_length(content) > 0 : json_array_size(content) > 0;
+}
+
 /* OpenAI's own thoughts are encrypted and tell this model nothing; quern's are content, others' may be a summary. */
 static qn_status take_reasoning(reader *r, size_t index, const json_t *item, qn_error *err)
 {
     const json_t *content = qn_field_get(item, "content");
-    const json_t *parts = json_array_size(content) > 0 ? content : qn_field_get(item, "summary");
-    if (json_array_size(parts) == 0) {
+    const json_t *parts = has_parts(content) ? content : qn_field_get(item, "summary");
+    if (!has_parts(parts)) {
         return QN_OK;
     }
     json_t *text = NULL;

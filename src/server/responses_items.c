@@ -38,11 +38,11 @@ static void open_item(qn_buffer *out, const json_t *item, const char *prefix, co
     }
 }
 
-/* A list of parts, each of one kind; a string is one part. */
+/* A list of parts, each of one kind; a string is one part, or none where it is empty. */
 static void write_parts(qn_buffer *out, const json_t *content, const char *kind)
 {
     qn_buffer_char(out, '[');
-    size_t count = json_is_string(content) ? 1 : json_array_size(content);
+    size_t count = json_is_string(content) ? json_string_length(content) > 0 : json_array_size(content);
     for (size_t i = 0; i < count; i++) {
         qn_buffer_format(out, "%s{\"type\":\"%s\",", i > 0 ? "," : "", kind);
         qn_buffer_text(out, strcmp(kind, "output_text") == 0 ? "\"annotations\":[],\"logprobs\":[]," : "");

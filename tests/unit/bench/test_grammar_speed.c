@@ -138,7 +138,7 @@ static int open_tokenizer(void **state)
 {
     (void)state;
     qn_json_init();
-    return qn_tokenizer_open("models/quern-tiny", &tokenizer, &err);
+    return qn_tokenizer_open("models/quern-tiny", &tokenizer, &err) == QN_OK ? 0 : -1;
 }
 
 static int close_tokenizer(void **state)

@@ -58,6 +58,8 @@ static void test_turns_of_the_assistant(void **state)
     assert_becomes("[" CALL_ITEM("1") ",{'type':'reasoning','summary':[{'type':'summary_text','text':'s'}]}]",
                    "[{'role':'assistant','content':'','tool_calls':[" CALL(
                        "1") "]},{'role':'assistant','content':'','reasoning_content':'s'}]");
+    assert_becomes("[{'type':'reasoning','summary':'','content':'t'},{'role':'assistant','content':'a'}]",
+                   "[{'role':'assistant','content':'a','reasoning_content':'t'}]");
     assert_becomes("[{'type':'reasoning','summary':[],'encrypted_content':'zzz'},{'role':'assistant','content':'a'},"
                    "{'role':'assistant','content':'b'}]",
                    "[{'role':'assistant','content':'a'},{'role':'assistant','content':'b'}]");
