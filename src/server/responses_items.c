@@ -178,7 +178,10 @@ bool qn_responses_items_next(qn_stored_text array, size_t *at, qn_stored_text *i
     *item = (qn_stored_text){.text = start, .bytes = (size_t)(behind - start)};
     *at = (size_t)(behind - array.text);
     id->text = start + strlen(head);
-    id->bytes = strspn(id->text, id_characters);
+    id->bytes = 0;
+    while (id->text + id->bytes < behind && strchr(id_characters, id->text[id->bytes]) != NULL) {
+        id->bytes++;
+    }
     return true;
 }
 

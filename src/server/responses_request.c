@@ -235,7 +235,10 @@ static qn_status make_messages(qn_responses_request *r, const json_t *history, q
          json_array_append_new(r->messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions)) != 0)) {
         return no_memory(err);
     }
-    return qn_responses_input_translate(history, r->input, r->messages, &r->unknown_item, err);
+    qn_status status = qn_responses_input_translate(history, r->input, r->messages, &r->unknown_item, err);
+    return status != QN_OK || json_array_size(r->messages) > 0
+               ? status
+               : qn_fail_field(err, QN_USAGE, "input", "input: nothing that the model is shown: send a message");
 }
 
 static qn_status read_messages(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)

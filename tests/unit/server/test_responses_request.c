@@ -108,6 +108,7 @@ static void test_refusals(void **state)
 {
     (void)state;
     assert_refused("{}", "input", "missing");
+    assert_refused("{'input':[{'type':'reasoning','summary':[]}]}", "input", "send a message");
     assert_refused(WITH("'instructions':['x']"), "instructions", "string");
     assert_refused(WITH("'max_output_tokens':0"), "max_output_tokens", "max_output_tokens: 0 is too small");
     assert_refused(WITH("'temperature':3"), "temperature", "range");
