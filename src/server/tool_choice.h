@@ -32,8 +32,8 @@ typedef struct qn_tool_choice {
     size_t capacity;             /* of strict; for tool_choice.c */
 } qn_tool_choice;                /* owns its list and flags */
 
-/* Appends a tool, before any is allowed; shares the values, of which description and parameters may be NULL.
- * QN_RESOURCE. */
+/* Appends a tool, before any is allowed; shares the values, of which description and parameters may be NULL. QN_USAGE
+ * with field "tools": there are QN_TOOL_MAX_COUNT already; QN_RESOURCE. */
 qn_status qn_tool_choice_add(qn_tool_choice *choice, const json_t *name, const json_t *description,
                              const json_t *parameters, bool strict, qn_error *err);
 

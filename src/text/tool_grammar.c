@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "grammar/json_schema.h"
+#include "text/tool_call.h"
 #include "text/tool_json.h"
 
 typedef struct tags {
@@ -29,13 +30,12 @@ static qn_status find_tag(qn_grammar_builder *b, const qn_tokenizer *tokenizer, 
 static qn_status find_tags(qn_grammar_builder *b, const qn_tokenizer *tokenizer, bool line_breaks, tags *t,
                            qn_error *err)
 {
-    const struct {
-        const char *tag;
-        qn_expr *out;
-    } all[] = {{"<tool_call>", &t->call},   {"</tool_call>", &t->call_end}, {"<arg_key>", &t->key},
-               {"</arg_key>", &t->key_end}, {"<arg_value>", &t->value},     {"</arg_value>", &t->value_end}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        qn_status status = find_tag(b, tokenizer, all[i].tag, all[i].out, err);
+    qn_expr *const all[QN_MARKUP_COUNT] = {
+        [QN_MARKUP_CALL_BEGIN] = &t->call, [QN_MARKUP_CALL_END] = &t->call_end, [QN_MARKUP_KEY_BEGIN] = &t->key,
+        [QN_MARKUP_KEY_END] = &t->key_end, [QN_MARKUP_VALUE_BEGIN] = &t->value, [QN_MARKUP_VALUE_END] = &t->value_end,
+    };
+    for (size_t i = 0; i < QN_MARKUP_COUNT; i++) {
+        qn_status status = find_tag(b, tokenizer, qn_call_markup_text[i], all[i], err);
         if (status != QN_OK) {
             return status;
         }
