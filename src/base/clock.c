@@ -2,18 +2,26 @@
 
 #include <time.h>
 
-uint64_t qn_now_us(void)
+static uint64_t read_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t qn_now_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t qn_now_us(void)
+{
+    return qn_now_ns() / 1000u;
 }
 
 uint64_t qn_thread_ns(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 int64_t qn_unix_seconds(void)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 uint64_t qn_now_us(void);
+uint64_t qn_now_ns(void);
 uint64_t qn_thread_ns(void); /* time that this thread has run: what others do on the machine hardly shows in it */
 int64_t qn_unix_seconds(void);
 

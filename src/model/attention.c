@@ -170,9 +170,13 @@ static void attend_tile(void *context, size_t item, size_t worker)
                            .head = head,
                            .heads = qn_min_size(a->head_group, a->step->config->num_attention_heads - head),
                            .worker = &a->step->ws->worker[worker]};
+    qn_part_enter(a->step->clock, worker, QN_PART_ABSORB);
     absorb_queries(a, &tile);
+    qn_part_enter(a->step->clock, worker, QN_PART_ATTEND);
     attend_rows(a, &tile);
+    qn_part_enter(a->step->clock, worker, QN_PART_EXPAND);
     expand_values(a, &tile);
+    qn_part_leave(a->step->clock, worker);
 }
 
 /* Blocks as large as fit, unless threads would then go without work: heads are split before rows, since a row's keys
@@ -210,10 +214,14 @@ static void project_output(attention *a)
 void qn_attention(const qn_step *step, const qn_layer_weights *weights, size_t layer)
 {
     attention a = {.step = step, .weights = weights, .layer = layer};
+    qn_part_mark(step->clock, QN_PART_PROJECTIONS);
     project_input(&a);
     project_queries(&a);
+    qn_part_mark(step->clock, QN_PART_INDEX_SCORES);
     if (weights->attention.has_indexer)
         qn_indexer_select(step, layer);
+    qn_part_mark(step->clock, QN_PART_ATTEND);
     attend_all(&a);
+    qn_part_mark(step->clock, QN_PART_PROJECTIONS);
     project_output(&a);
 }

@@ -34,7 +34,8 @@ qn_step qn_model_step(qn_model *model, size_t rows, const qn_observer *observer)
                      .ws = &model->workspace,
                      .mla_norm_eps = model->mla_norm_eps,
                      .rows = rows,
-                     .observer = observer};
+                     .observer = observer,
+                     .clock = model->clock};
 }
 
 static void embed(const qn_model *model, const qn_step *step, const qn_segment *segments, size_t segment_count)
@@ -107,12 +108,14 @@ static void run_head(qn_model *model, const qn_matrix *head, const float *const 
     qn_workspace *ws = &model->workspace;
     if (rows == 0)
         return;
+    qn_part_mark(model->clock, QN_PART_HEAD);
     head_input input = {.packed = qn_packed_make(model->kernels, rows, head->cols, qn_dtype_set_of(head), ws->packed_in,
                                                  ws->packed_in_rows),
                         .hidden = hidden};
     qn_for_rows(model->pool, rows, pack_hidden, &input);
     qn_product product = {.w = head, .x = qn_packed_rows(&input.packed, head), .y = logits};
     qn_products_run(model->pool, model->kernels, &product, 1, rows);
+    qn_part_mark(model->clock, QN_PART_REST);
 }
 
 void qn_model_logits(qn_model *model, const float *const *hidden, size_t rows, float *const *logits)

@@ -100,8 +100,11 @@ static void score_and_choose(void *context, size_t query, size_t worker)
     const choice *c = context;
     qn_worker *mine = &c->step->ws->worker[worker];
     size_t row = (size_t)c->step->ws->choosing[query];
+    qn_part_enter(c->step->clock, worker, QN_PART_INDEX_SCORES);
     score_keys(c, row, 0, c->step->ws->row[row].position + 1, mine->scores);
+    qn_part_enter(c->step->clock, worker, QN_PART_INDEX_CHOICE);
     choose(c, row, mine->scores, mine->order);
+    qn_part_leave(c->step->clock, worker);
 }
 
 /* Of the i-th query, the scores are in the i-th worker's buffer. */
@@ -170,6 +173,7 @@ void qn_indexer_select(const qn_step *step, size_t layer)
     } else if (c.queries > 0) {
         c.pieces = threads * PIECES_PER_THREAD / c.queries;
         qn_pool_run(step->pool, c.queries * c.pieces, score_piece, &c);
+        qn_part_mark(step->clock, QN_PART_INDEX_CHOICE);
         qn_pool_run(step->pool, c.queries, choose_only, &c);
     }
     if (step->observer)

@@ -124,6 +124,13 @@ static size_t group_of_item(const qn_mlp_group *groups, size_t count, size_t ite
     return low;
 }
 
+static qn_model_part part_of(const mlp *m, const qn_mlp_group *group)
+{
+    if (group->row)
+        return QN_PART_EXPERTS;
+    return m->weights->is_sparse ? QN_PART_SHARED : QN_PART_DENSE;
+}
+
 static void multiply(const mlp *m, const qn_matrix *w, size_t first, size_t last, const qn_mlp_group *group, size_t row,
                      size_t rows, float *const *y)
 {
@@ -150,10 +157,12 @@ static void gate_and_up(void *context, size_t item, size_t worker)
         gate[r] = group->activations + (row + r) * group->inner + first;
         up[r] = m->step->ws->worker[worker].tile + r * QN_TILE_OUTPUTS;
     }
+    qn_part_enter(m->step->clock, worker, part_of(m, group));
     multiply(m, group->gate, first, last, group, row, rows, gate);
     multiply(m, group->up, first, last, group, row, rows, up);
     for (size_t r = 0; r < rows; r++)
         m->step->kernels->silu_multiply(gate[r], gate[r], up[r], last - first);
+    qn_part_leave(m->step->clock, worker);
 }
 
 static void observe_experts(const mlp *m)
@@ -208,8 +217,11 @@ static void down_tile(void *context, size_t item, size_t worker)
     size_t first = item * m->tile, last = qn_min_size(first + m->tile, m->step->config->hidden_size);
     for (size_t r = 0; r < m->step->rows; r++)
         memset(ws->branch.rows[r] + first, 0, (last - first) * sizeof(float));
-    for (size_t g = 0; g < m->groups; g++)
+    for (size_t g = 0; g < m->groups; g++) {
+        qn_part_enter(m->step->clock, worker, part_of(m, &ws->groups[g]));
         add_down(m, &ws->groups[g], first, last, ws->worker[worker].tile);
+    }
+    qn_part_leave(m->step->clock, worker);
 }
 
 static void prepare_packed(mlp *m)
@@ -229,8 +241,11 @@ void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
 {
     mlp m = {.step = step, .weights = weights, .layer = layer};
     size_t hidden = step->config->hidden_size;
+    qn_part_mark(step->clock, QN_PART_ROUTER);
     if (weights->is_sparse)
         add_routed(&m);
+    qn_part_count_experts(step->clock, m.groups);
+    qn_part_mark(step->clock, weights->is_sparse ? QN_PART_EXPERTS : QN_PART_DENSE);
     if (weights->dense.count > 0)
         add_group(&m, &weights->dense, 0,
                   (qn_mlp_group){.rows = step->rows,

@@ -85,6 +85,11 @@ size_t qn_model_step_bytes(const qn_model *model)
     return model->workspace.bytes;
 }
 
+void qn_model_time_parts(qn_model *model, qn_part_clock *clock)
+{
+    model->clock = clock;
+}
+
 qn_status qn_model_kv_layout(const qn_model *model, size_t block_tokens, qn_kv_layout *out, qn_error *err)
 {
     const qn_config *c = model->config;

@@ -17,6 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
 #include "kv/sequence.h"
+#include "model/parts.h"
 
 typedef struct qn_model qn_model;
 
@@ -42,6 +43,9 @@ const qn_config *qn_model_config(const qn_model *model);
 bool qn_model_has_mtp(const qn_model *model);
 size_t qn_model_weight_bytes(const qn_model *model); /* mapped and converted */
 size_t qn_model_step_bytes(const qn_model *model);   /* buffers of a call */
+
+/* From now on calls tell the clock where their time goes; it outlives the model or is taken away with NULL. */
+void qn_model_time_parts(qn_model *model, qn_part_clock *clock);
 
 /* The cache layout that this model needs, MTP layer included, for blocks of block_tokens. */
 qn_status qn_model_kv_layout(const qn_model *model, size_t block_tokens, qn_kv_layout *out, qn_error *err);

@@ -17,6 +17,7 @@ struct qn_model {
     qn_weights weights;
     qn_workspace_sizes sizes; /* max_context_tokens 0: the workspace is not there yet */
     qn_workspace workspace;
+    qn_part_clock *clock; /* of qn_model_time_parts */
 };
 
 /* Checks what a segment says and lists its rows from ws->row[rows] on. `slots`: how many its sequence has to have. */

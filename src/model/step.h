@@ -12,6 +12,7 @@
 #include "checkpoint/config.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
+#include "model/parts.h"
 #include "model/rope.h"
 #include "model/workspace.h"
 
@@ -25,6 +26,7 @@ typedef struct qn_step {
     size_t rows;
     size_t first_slot; /* the slot of position 0: 0, in the MTP layer 1 */
     const qn_observer *observer;
+    qn_part_clock *clock; /* NULL: nobody asks */
 } qn_step;
 
 /* Where a value that is not finite first showed up in a row. */

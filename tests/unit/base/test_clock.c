@@ -30,6 +30,15 @@ static void test_counts_microseconds(void **state)
     assert_true(now_us <= (uint64_t)after.tv_sec * 1000000 + (uint64_t)after.tv_nsec / 1000);
 }
 
+/* Both units are of one clock. */
+static void test_nanoseconds(void **state)
+{
+    (void)state;
+    uint64_t before_us = qn_now_us(), now_ns = qn_now_ns(), after_us = qn_now_us();
+    assert_true(now_ns / 1000 >= before_us);
+    assert_true(now_ns / 1000 <= after_us);
+}
+
 static void test_per_second(void **state)
 {
     (void)state;
@@ -48,9 +57,8 @@ static void test_unix_seconds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_monotonic),
-        cmocka_unit_test(test_counts_microseconds),
-        cmocka_unit_test(test_per_second),
+        cmocka_unit_test(test_monotonic),    cmocka_unit_test(test_counts_microseconds),
+        cmocka_unit_test(test_nanoseconds),  cmocka_unit_test(test_per_second),
         cmocka_unit_test(test_unix_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
