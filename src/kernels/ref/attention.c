@@ -1,4 +1,4 @@
-/* Attention and the indexer's scores of the scalar reference, over float32 keys.
+/* Attention of the scalar reference, over float32 keys.
  *
  * The softmax is the online one (Milakov and Gimelshein, 2018): after each block of keys the running sums are scaled to
  * the new maximum. The blocks are counted along the list of selected keys, never along positions or pages, so a result
@@ -67,20 +67,5 @@ void qn_ref_attend(float *out, const float *q, size_t heads, size_t latent, size
             }
         }
         scale_row(out_head, 1.0f / sum, latent);
-    }
-}
-
-void qn_ref_index_scores(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
-                         const void *keys, size_t key_count)
-{
-    float scale = 1.0f / sqrtf((float)dim);
-    const float *rows = keys;
-    for (size_t i = 0; i < key_count; i++) {
-        float total = 0.0f;
-        for (size_t h = 0; h < heads; h++) {
-            float score = scale * qn_ref_dot(rows + i * dim, q + h * dim, dim);
-            total += weights[h] * fmaxf(score, 0.0f);
-        }
-        scores[i] = total;
     }
 }

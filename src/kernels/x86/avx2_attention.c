@@ -1,13 +1,11 @@
-/* Attention and the indexer's scores over BF16 keys.
+/* Attention over BF16 keys.
  *
  * The heads of absorbed MLA share their keys, so attention is two small matrix products per block of keys: the keys are
  * widened to float32 once, in their natural order, and stay in the L2 cache while tiles of four heads go over them,
  * first for the scores, then for the weighted sum. The online softmax lies between. */
 #include "kernels/x86/avx2_softmax.h"
 
-#include <math.h>
-
-enum { TILE_HEADS = 4, INDEX_BLOCK = 48 };
+enum { TILE_HEADS = 4 };
 
 void qn_avx2_store_row(void *row, const float *x, size_t count)
 {
@@ -22,29 +20,6 @@ void qn_avx2_store_row(void *row, const float *x, size_t count)
         uint16_t word = qn_f32_to_bf16(x[i]);
         memcpy(out + 2 * i, &word, 2);
     }
-}
-
-/* count BF16 values as float32, then zeros up to `padded`. */
-static void widen_key(float *out, const uint8_t *key, size_t count, size_t padded)
-{
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8)
-        _mm256_storeu_ps(out + i, qn_load8(QN_DTYPE_BF16, key + 2 * i));
-    if (i == padded)
-        return;
-    uint8_t rest[16] = {0};
-    memcpy(rest, key + 2 * i, (count - i) * 2);
-    _mm256_storeu_ps(out + i, qn_load8(QN_DTYPE_BF16, rest));
-    memset(out + i + 8, 0, (padded - i - 8) * sizeof(float));
-}
-
-/* count float32 values rounded to BF16, then zeros up to `padded`. */
-static void round_query(float *out, const float *q, size_t count, size_t padded)
-{
-    memcpy(out, q, count * sizeof(float));
-    memset(out + count, 0, (padded - count) * sizeof(float));
-    for (size_t i = 0; i < padded; i += 8)
-        _mm256_storeu_ps(out + i, qn_round_bf16(_mm256_loadu_ps(out + i)));
 }
 
 /* Dot products of up to four rows with up to `count` keys: results[r * QN_ATTENTION_BLOCK + i]. */
@@ -136,14 +111,14 @@ void qn_avx2_attend(float *out, const float *q, size_t heads, size_t latent, siz
     memset(out, 0, heads * latent * sizeof(float));
     for (size_t h = 0; h < heads; h++) {
         qn_softmax_start(&s.heads[h]);
-        round_query(s.queries + h * stride, q + h * dim, dim, stride);
+        qn_round_row(s.queries + h * stride, q + h * dim, dim, stride);
     }
     for (size_t at = 0; at < key_count; at += QN_ATTENTION_BLOCK) {
         size_t count = qn_min_size(QN_ATTENTION_BLOCK, key_count - at);
         const float *wide[QN_ATTENTION_BLOCK];
         for (size_t i = 0; i < count; i++) {
             wide[i] = s.keys + i * stride;
-            widen_key(s.keys + i * stride, keys[at + i], dim, stride);
+            qn_widen_row(s.keys + i * stride, keys[at + i], dim, stride);
         }
         for (size_t h = 0; h < heads; h += TILE_HEADS) {
             size_t tile = qn_min_size(TILE_HEADS, heads - h);
@@ -155,50 +130,4 @@ void qn_avx2_attend(float *out, const float *q, size_t heads, size_t latent, siz
     }
     for (size_t h = 0; h < heads; h++)
         qn_softmax_finish(&s.heads[h], out + h * latent, latent);
-}
-
-/* One block of keys against up to four heads, group by group, so that any dim fits the stack. */
-static void index_tile(float *results, const float *q, size_t tile, size_t dim, const uint8_t *keys, size_t count)
-{
-    _Alignas(64) float sums[TILE_HEADS * QN_SUMS_STRIDE];
-    float panel[INDEX_BLOCK][QN_GROUP], queries[TILE_HEADS][QN_GROUP];
-    const float *wide[INDEX_BLOCK];
-    memset(sums, 0, sizeof sums);
-    memset(queries, 0, sizeof queries);
-    for (size_t at = 0; at < dim; at += QN_GROUP) {
-        size_t width = qn_min_size(QN_GROUP, dim - at);
-        for (size_t i = 0; i < count; i++) {
-            wide[i] = panel[i];
-            widen_key(panel[i], keys + (i * dim + at) * 2, width, QN_GROUP);
-        }
-        for (size_t r = 0; r < tile; r++)
-            round_query(queries[r], q + r * dim + at, width, QN_GROUP);
-        qn_tile_rows(sums, queries[0], NULL, QN_GROUP, wide, count, 1, TILE_HEADS, 0);
-    }
-    for (size_t r = 0; r < tile; r++)
-        for (size_t i = 0; i < count; i++) {
-            const float *lanes = sums + r * QN_SUMS_STRIDE + i * QN_LANES;
-            results[r * INDEX_BLOCK + i] = qn_reduce16(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
-        }
-}
-
-void qn_avx2_index_scores(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
-                          const void *keys, size_t key_count)
-{
-    const float scale = 1.0f / sqrtf((float)dim);
-    const uint8_t *rows = keys;
-    float results[TILE_HEADS * INDEX_BLOCK];
-    for (size_t at = 0; at < key_count; at += INDEX_BLOCK) {
-        size_t count = qn_min_size(INDEX_BLOCK, key_count - at);
-        memset(scores + at, 0, count * sizeof(float));
-        for (size_t h = 0; h < heads; h += TILE_HEADS) {
-            size_t tile = qn_min_size(TILE_HEADS, heads - h);
-            index_tile(results, q + h * dim, tile, dim, rows + at * dim * 2, count);
-            for (size_t r = 0; r < tile; r++)
-                for (size_t i = 0; i < count; i++) {
-                    float score = scale * results[r * INDEX_BLOCK + i];
-                    scores[at + i] += weights[h + r] * (score > 0.0f ? score : 0.0f);
-                }
-        }
-    }
 }

@@ -46,6 +46,29 @@ QN_INLINE __m256 qn_load8(qn_dtype dtype, const uint8_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
 }
 
+/* count BF16 values as float32, then zeros up to `padded`, a multiple of eight. */
+QN_INLINE void qn_widen_row(float *out, const uint8_t *row, size_t count, size_t padded)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        _mm256_storeu_ps(out + i, qn_load8(QN_DTYPE_BF16, row + 2 * i));
+    if (i == padded)
+        return;
+    uint8_t rest[16] = {0};
+    memcpy(rest, row + 2 * i, (count - i) * 2);
+    _mm256_storeu_ps(out + i, qn_load8(QN_DTYPE_BF16, rest));
+    memset(out + i + 8, 0, (padded - i - 8) * sizeof(float));
+}
+
+/* count float32 values rounded to BF16, then zeros up to `padded`, a multiple of eight. */
+QN_INLINE void qn_round_row(float *out, const float *x, size_t count, size_t padded)
+{
+    memcpy(out, x, count * sizeof(float));
+    memset(out + count, 0, (padded - count) * sizeof(float));
+    for (size_t i = 0; i < padded; i += 8)
+        _mm256_storeu_ps(out + i, qn_round_bf16(_mm256_loadu_ps(out + i)));
+}
+
 /* All ones in lanes 0..count-1: for masked loads and stores, which leave other memory alone. */
 QN_INLINE __m256i qn_tail_mask(size_t count)
 {
@@ -63,6 +86,36 @@ QN_INLINE float qn_reduce8(__m256 sums)
 QN_INLINE float qn_reduce16(__m256 low, __m256 high)
 {
     return qn_reduce8(_mm256_add_ps(low, high));
+}
+
+/* Two registers of which each holds, in either half, four sums of one row: a and b become pairs (a, b) of what
+ * qn_reduce8 adds next, in both halves. */
+QN_INLINE __m256 qn_fold4(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xcc), _mm256_shuffle_ps(a, b, 0x4e));
+}
+
+/* a's eight sums folded to four in the lower half, b's in the upper. */
+QN_INLINE __m256 qn_fold8(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
+}
+
+/* Eight reductions at once: lane i becomes qn_reduce8(sums[i]), by the same additions. */
+QN_INLINE __m256 qn_reduce8x8(const __m256 sums[8])
+{
+    __m256 low = qn_fold4(qn_fold8(sums[0], sums[4]), qn_fold8(sums[1], sums[5]));
+    __m256 high = qn_fold4(qn_fold8(sums[2], sums[6]), qn_fold8(sums[3], sums[7]));
+    return _mm256_add_ps(_mm256_shuffle_ps(low, high, 0x88), _mm256_shuffle_ps(low, high, 0xdd));
+}
+
+/* Eight dot products: lane i becomes qn_reduce16 of the 16 lanes at lanes + i * stride. */
+QN_INLINE __m256 qn_reduce16x8(const float *lanes, size_t stride)
+{
+    __m256 sums[8];
+    for (size_t i = 0; i < 8; i++)
+        sums[i] = _mm256_add_ps(_mm256_loadu_ps(lanes + i * stride), _mm256_loadu_ps(lanes + i * stride + 8));
+    return qn_reduce8x8(sums);
 }
 
 /* Rows of `sums` are this far apart: room for the 16 lanes of every row of activations. */

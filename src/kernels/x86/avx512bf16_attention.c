@@ -1,4 +1,4 @@
-/* Attention and the indexer's scores over BF16 keys.
+/* Attention over BF16 keys.
  *
  * As avx2_attention.c, with scores as BF16 dot products: the selected keys of a block are gathered into one panel,
  * padded with zeros to whole groups, and met by tiles of four heads, first for the scores, then for the weighted sum,
@@ -6,16 +6,7 @@
 #include "kernels/x86/avx2_softmax.h"
 #include "kernels/x86/avx512bf16_lanes.h"
 
-#include <math.h>
-
-enum { TILE_HEADS = 4, INDEX_BLOCK = 48, WIDTH = 16 };
-
-/* count float32 values as BF16, then zeros up to `padded`. */
-static void round_query(uint8_t *out, const float *q, size_t count, size_t padded)
-{
-    qn_avx2_store_row(out, q, count);
-    memset(out + 2 * count, 0, (padded - count) * 2);
-}
+enum { TILE_HEADS = 4, WIDTH = 16 };
 
 /* Dot products of up to four rows with up to 64 keys: results[r * QN_ATTENTION_BLOCK + i]. */
 static void score_tile(float *results, const uint8_t *rows, size_t tile, size_t stride, const uint8_t *const *keys,
@@ -121,7 +112,7 @@ void qn_avx512bf16_attend(float *out, const float *q, size_t heads, size_t laten
         memset(s.keys + i * stride + dim * 2, 0, stride - dim * 2);
     for (size_t h = 0; h < heads; h++) {
         qn_softmax_start(&s.heads[h]);
-        round_query(s.queries + h * stride, q + h * dim, dim, groups * QN_GROUP);
+        qn_round_row_bf16(s.queries + h * stride, q + h * dim, dim, groups * QN_GROUP);
     }
     for (size_t at = 0; at < key_count; at += QN_ATTENTION_BLOCK) {
         size_t count = qn_min_size(QN_ATTENTION_BLOCK, key_count - at);
@@ -140,52 +131,4 @@ void qn_avx512bf16_attend(float *out, const float *q, size_t heads, size_t laten
     }
     for (size_t h = 0; h < heads; h++)
         qn_softmax_finish(&s.heads[h], out + h * latent, latent);
-}
-
-/* One block of keys against up to four heads, group by group, so that any dim fits the stack. */
-static void index_tile(float *results, const float *q, size_t tile, size_t dim, const uint8_t *keys, size_t count)
-{
-    _Alignas(64) float sums[TILE_HEADS * QN_SUMS_STRIDE];
-    _Alignas(64) uint8_t queries[TILE_HEADS][QN_GROUP_BYTES] = {{0}};
-    uint8_t padded[INDEX_BLOCK][QN_GROUP_BYTES];
-    const uint8_t *rows[INDEX_BLOCK];
-    memset(sums, 0, sizeof sums);
-    for (size_t at = 0; at < dim; at += QN_GROUP) {
-        size_t width = qn_min_size(QN_GROUP, dim - at);
-        for (size_t i = 0; i < count; i++) {
-            rows[i] = keys + (i * dim + at) * 2;
-            if (width == QN_GROUP)
-                continue;
-            memset(padded[i], 0, sizeof padded[i]);
-            memcpy(padded[i], rows[i], width * 2);
-            rows[i] = padded[i];
-        }
-        for (size_t r = 0; r < tile; r++)
-            round_query(queries[r], q + r * dim + at, width, QN_GROUP);
-        qn_tile_rows_bf16(sums, queries[0], QN_GROUP_BYTES, NULL, 0, rows, count, 1, TILE_HEADS, 0);
-    }
-    for (size_t r = 0; r < tile; r++)
-        for (size_t i = 0; i < count; i++)
-            results[r * INDEX_BLOCK + i] = qn_reduce_lanes(_mm512_loadu_ps(sums + r * QN_SUMS_STRIDE + i * QN_LANES));
-}
-
-void qn_avx512bf16_index_scores(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
-                                const void *keys, size_t key_count)
-{
-    const float scale = 1.0f / sqrtf((float)dim);
-    const uint8_t *rows = keys;
-    float results[TILE_HEADS * INDEX_BLOCK];
-    for (size_t at = 0; at < key_count; at += INDEX_BLOCK) {
-        size_t count = qn_min_size(INDEX_BLOCK, key_count - at);
-        memset(scores + at, 0, count * sizeof(float));
-        for (size_t h = 0; h < heads; h += TILE_HEADS) {
-            size_t tile = qn_min_size(TILE_HEADS, heads - h);
-            index_tile(results, q + h * dim, tile, dim, rows + at * dim * 2, count);
-            for (size_t r = 0; r < tile; r++)
-                for (size_t i = 0; i < count; i++) {
-                    float score = scale * results[r * INDEX_BLOCK + i];
-                    scores[at + i] += weights[h + r] * (score > 0.0f ? score : 0.0f);
-                }
-        }
-    }
 }

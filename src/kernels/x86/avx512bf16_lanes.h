@@ -20,6 +20,13 @@ QN_INLINE __m512 qn_dot_bf16(__m512 sums, __m512i a, __m512i b)
     return _mm512_dpbf16_ps(sums, (__m512bh)a, (__m512bh)b);
 }
 
+/* count float32 values rounded to BF16, then zeros up to `padded`. */
+QN_INLINE void qn_round_row_bf16(uint8_t *out, const float *x, size_t count, size_t padded)
+{
+    qn_avx2_store_row(out, x, count);
+    memset(out + 2 * count, 0, (padded - count) * 2);
+}
+
 /* The fixed reduction of a dot product's 16 lanes. */
 QN_INLINE float qn_reduce_lanes(__m512 sums)
 {
