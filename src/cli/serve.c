@@ -23,9 +23,9 @@
 #include "cli/security_options.h"
 #include "cli/serving_options.h"
 #include "cli/vllm_options.h"
-#include "server/openai_chat.h"
 #include "server/server.h"
 #include "server/step_watch.h"
+#include "server/template_kwargs.h"
 
 enum {
     DEFAULT_PORT = 8000,
@@ -272,7 +272,7 @@ static qn_status check_options(serve_options *o, const qn_option_table *table, q
 {
     qn_status status = check_names(&o->served_model_name, err);
     if (status == QN_OK) {
-        status = qn_chat_kwargs_check(o->engine.default_chat_template_kwargs, "--default-chat-template-kwargs", err);
+        status = qn_template_kwargs_check(o->engine.default_chat_template_kwargs, "--default-chat-template-kwargs", err);
     }
     if (status == QN_OK) {
         status = qn_engine_flags_options(&o->engine, table, engine_options, err);

@@ -19,7 +19,10 @@ qn_status qn_anthropic_prompt(qn_server *server, const qn_http_request *request,
         return status;
     }
     report(server, out);
-    status = qn_generate_check_model(server, out->model, error, err);
+    status = qn_generate_name_request(request, out->generation.request_id, err);
+    if (status == QN_OK) {
+        status = qn_generate_check_model(server, out->model, error, err);
+    }
     if (status == QN_OK) {
         status = qn_engine_chat_prompt_ending(server->engine, out->messages, qn_tool_choice_shown(&out->tools),
                                               out->kwargs, out->prefill ? QN_PROMPT_CONTINUES : QN_PROMPT_OPENS_MESSAGE,

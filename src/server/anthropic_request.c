@@ -7,6 +7,7 @@
 #include "server/anthropic_tools.h"
 #include "server/request_body.h"
 #include "server/steering.h"
+#include "server/template_kwargs.h"
 
 enum { LEAST_BUDGET = 1024 };
 
@@ -19,7 +20,6 @@ static const qn_field fields[] = {
     {.name = "stream"},
     {.name = "temperature"},
     {.name = "top_p"},
-    {.name = "top_k"},
     {.name = "tools"},
     {.name = "tool_choice"},
     {.name = "thinking"},
@@ -37,23 +37,17 @@ static const qn_field fields[] = {
     {.name = "inference_geo", .rule = QN_FIELD_NEUTRAL},
     {.name = "mcp_servers", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
     {.name = "speed", .rule = QN_FIELD_NEUTRAL, .neutral = "\"standard\""},
-    /* quern's own, as the other endpoints have them. */
-    {.name = "chat_template_kwargs"},
-    {.name = "thinking_token_budget"},
 };
-static const qn_field_table *const also[] = {&qn_steering_fields, NULL};
+static const qn_field_table *const also[] = {&qn_steering_fields, &qn_format_field_table, &qn_template_fields, NULL};
 
 const qn_field_table qn_anthropic_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0], .also = also};
 
 static const qn_steering_name steering[] = {
-    {"max_tokens", "max_tokens"}, {"temperature", "temperature"}, {"top_p", "top_p"},
-    {"top_k", "top_k"},           {"stop_sequences", "stop"},
+    {"max_tokens", "max_tokens"},
+    {"temperature", "temperature"},
+    {"top_p", "top_p"},
+    {"stop_sequences", "stop"},
 };
-
-static qn_status no_memory(qn_error *err)
-{
-    return qn_fail_memory(err, "request", sizeof(json_t));
-}
 
 /* ---- generation ---- */
 
@@ -97,41 +91,6 @@ static qn_status check_tier(const json_t *document, qn_error *err)
 }
 
 /* ---- template variables ---- */
-
-/* Sets a variable that another field stands for; chat_template_kwargs may say the same but not otherwise. */
-static qn_status set_variable(qn_anthropic_request *r, const char *field, const char *name, json_t *value,
-                              qn_error *err)
-{
-    const json_t *own = qn_field_get(qn_field_get(r->document, "chat_template_kwargs"), name);
-    if (value == NULL) {
-        return no_memory(err);
-    }
-    if (own != NULL && !json_equal(own, value)) {
-        json_decref(value);
-        return qn_fail_field(err, QN_USAGE, field, "%s: chat_template_kwargs.%s says otherwise: send one of them",
-                             field, name);
-    }
-    return json_object_set_new(r->kwargs, name, value) == 0 ? QN_OK : no_memory(err);
-}
-
-static qn_status read_kwargs(qn_anthropic_request *r, const json_t *defaults, qn_error *err)
-{
-    const json_t *own = qn_field_get(r->document, "chat_template_kwargs");
-    if (own != NULL && !json_is_object(own)) {
-        return qn_fail_field(err, QN_USAGE, "chat_template_kwargs", "chat_template_kwargs: %s given: send an object",
-                             qn_json_type_name(own));
-    }
-    qn_status status = qn_chat_kwargs_check(own, "chat_template_kwargs", err);
-    if (status != QN_OK) {
-        return status;
-    }
-    r->kwargs = json_object();
-    if (r->kwargs == NULL || (defaults != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)defaults) != 0) ||
-        (own != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)own) != 0)) {
-        return no_memory(err);
-    }
-    return QN_OK;
-}
 
 static qn_status read_budget(qn_anthropic_request *r, const json_t *thinking, bool counting, qn_error *err)
 {
@@ -180,11 +139,11 @@ static qn_status read_thinking(qn_anthropic_request *r, bool counting, qn_error 
     }
     r->hides_thoughts = display != NULL && strcmp(display, "omitted") == 0;
     if (disabled) {
-        return set_variable(r, "thinking", "enable_thinking", json_false(), err);
+        return qn_template_kwargs_set(r->kwargs, r->document, "thinking", "enable_thinking", json_false(), err);
     }
     qn_status status = enabled ? read_budget(r, thinking, counting, err) : QN_OK;
     if (status == QN_OK && json_object_get(r->kwargs, "enable_thinking") != NULL) {
-        status = set_variable(r, "thinking", "enable_thinking", json_true(), err);
+        status = qn_template_kwargs_set(r->kwargs, r->document, "thinking", "enable_thinking", json_true(), err);
     }
     return status;
 }
@@ -211,7 +170,8 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
     const json_t *effort = qn_field_get(config, "effort");
     for (size_t i = 0; json_is_string(effort) && i < sizeof efforts / sizeof efforts[0]; i++) {
         if (strcmp(json_string_value(effort), efforts[i][0]) == 0) {
-            return set_variable(r, "output_config", "reasoning_effort", json_string(efforts[i][1]), err);
+            return qn_template_kwargs_set(r->kwargs, r->document, "output_config", "reasoning_effort",
+                                          json_string(efforts[i][1]), err);
         }
     }
     return effort == NULL ? QN_OK
@@ -219,10 +179,12 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
                                           "output_config.effort: send low, medium, high, xhigh or max");
 }
 
-/* Its older name. */
-static qn_status read_output_format(qn_anthropic_request *r, qn_error *err)
+/* By its older name, and by those of other servers. */
+static qn_status read_forms(qn_anthropic_request *r, qn_error *err)
 {
-    return qn_format_read(qn_field_get(r->document, "output_format"), "output_format", false, &r->form, err);
+    qn_status status = qn_format_read(qn_field_get(r->document, "output_format"), "output_format", false, &r->form,
+                                      err);
+    return status == QN_OK ? qn_format_fields_read(r->document, &r->form, err) : status;
 }
 
 /* ---- tools and messages ---- */
@@ -259,7 +221,7 @@ static qn_status read_request(qn_anthropic_request *r, bool counting, const qn_c
         status = read_generation(r, counting, defaults, err);
     }
     if (status == QN_OK) {
-        status = read_kwargs(r, defaults->kwargs, err);
+        status = qn_template_kwargs_read(r->document, defaults->kwargs, &r->kwargs, err);
     }
     if (status == QN_OK) {
         status = read_thinking(r, counting, err);
@@ -268,7 +230,7 @@ static qn_status read_request(qn_anthropic_request *r, bool counting, const qn_c
         status = read_output_config(r, err);
     }
     if (status == QN_OK) {
-        status = read_output_format(r, err);
+        status = read_forms(r, err);
     }
     if (status == QN_OK) {
         status = qn_anthropic_tools_read(r->document, &r->tools, &r->unknown_tool, err);

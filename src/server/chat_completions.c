@@ -66,7 +66,7 @@ static qn_status start(qn_server *server, const qn_http_request *request, qn_ans
     }
     report_fields(server, &chat);
     *stream = chat.stream;
-    status = qn_generate_name_request(request, chat.request_id, err);
+    status = qn_generate_name_request(request, chat.generation.request_id, err);
     if (status == QN_OK) {
         status = start_parsed(server, &chat, qn_http_request_id(request->exchange), out, error, err);
     }

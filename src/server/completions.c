@@ -66,7 +66,7 @@ static qn_status start(qn_server *server, const qn_http_request *request, qn_ans
     qn_server_report_fields(server, "", &completion.unknown);
     qn_generate_report(server, &completion.generation);
     *stream = completion.streaming.stream;
-    status = qn_generate_name_request(request, completion.request_id, err);
+    status = qn_generate_name_request(request, completion.generation.request_id, err);
     if (status == QN_OK) {
         status = start_parsed(server, &completion, qn_http_request_id(request->exchange), out, error, err);
     }

@@ -7,6 +7,7 @@
 #include "base/size.h"
 
 static const qn_field steering_fields[] = {
+    {.name = "top_k"},
     {.name = "min_p"},
     {.name = "seed"},
     {.name = "min_tokens"},
@@ -19,6 +20,23 @@ static const qn_field steering_fields[] = {
     {.name = "priority"},
     {.name = "cache_salt"},
     {.name = "timeout"},
+    {.name = "request_id"},
+    {.name = "thinking_token_budget"},
+    {.name = "length_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
+    {.name = "include_stop_str_in_output", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "skip_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
+    {.name = "spaces_between_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
+    {.name = "allowed_token_ids", .rule = QN_FIELD_NEUTRAL},
+    {.name = "bad_words", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
+    {.name = "use_beam_search", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "truncate_prompt_tokens", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_decoding_backend", .rule = QN_FIELD_NEUTRAL},
+    {.name = "guided_whitespace_pattern", .rule = QN_FIELD_NEUTRAL},
+    {.name = "structural_tag", .rule = QN_FIELD_NEUTRAL},
+    {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
+    {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
+    {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
+    {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
 };
 
 const qn_field_table qn_steering_fields = {.fields = steering_fields,
@@ -295,9 +313,12 @@ static qn_status read_thinking_budget(reader *r, qn_error *err)
     return status;
 }
 
-static qn_status read_salt(reader *r, qn_error *err)
+static qn_status read_names(reader *r, qn_error *err)
 {
-    qn_status status = qn_field_string(r->document, "cache_salt", &r->out->cache_salt, err);
+    qn_status status = qn_field_string(r->document, "request_id", &r->out->request_id, err);
+    if (status == QN_OK) {
+        status = qn_field_string(r->document, "cache_salt", &r->out->cache_salt, err);
+    }
     if (status != QN_OK || r->out->cache_salt == NULL) {
         return status;
     }
@@ -314,7 +335,7 @@ qn_status qn_generation_fields_read(const json_t *document, const qn_generation_
 {
     static qn_status (*const reads[])(reader *, qn_error *) = {
         read_lengths,     read_sampling, read_penalties,  read_biases, read_stop,
-        read_stop_tokens, read_choices,  read_scheduling, read_salt,   read_thinking_budget,
+        read_stop_tokens, read_choices,  read_scheduling, read_names,  read_thinking_budget,
     };
     *out = (qn_generation_fields){.sampling = limits->sampling, .n = 1, .prompt_logprobs = -1};
     reader r = {.document = document, .limits = limits, .out = out};

@@ -46,12 +46,14 @@ typedef struct qn_generation_fields {
     int prompt_logprobs; /* -1: not asked for; else how many of the most probable besides the prompt's own */
     int32_t priority;
     const char *cache_salt; /* in the document; NULL: none */
+    const char *request_id; /* likewise */
     uint64_t timeout_us;    /* 0: none */
     bool has_thinking_budget;
     size_t thinking_budget; /* tokens of thoughts, at most */
 } qn_generation_fields;
 
-/* Fields that are called the same in every API, and are no standard's: a part of each API's table. */
+/* Fields that are no standard's, vLLM's, SGLang's and quern's own, by the same names in every API: a part of each API's
+ * table. Forms of the answer (format_fields.h) and template variables (template_kwargs.h) are two more such parts. */
 extern const qn_field_table qn_steering_fields;
 
 /* Reads the document's fields over *out, which holds nothing yet. QN_USAGE names the field; QN_RESOURCE. Whatever it

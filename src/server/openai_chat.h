@@ -25,11 +25,10 @@ typedef struct qn_chat_defaults {
 } qn_chat_defaults;
 
 typedef struct qn_chat_request {
-    json_t *document;       /* the body; the pointers below point into it */
-    const char *model;      /* NULL: not said */
-    const char *request_id; /* the same */
-    json_t *messages;       /* normalised (chat_messages.h) */
-    json_t *kwargs;         /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
+    json_t *document;  /* the body; the pointers below point into it */
+    const char *model; /* NULL: not said */
+    json_t *messages;  /* normalised (chat_messages.h) */
+    json_t *kwargs;    /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
     qn_generation_fields generation;
     qn_format_fields form;
     qn_tool_choice tools;
@@ -47,13 +46,5 @@ typedef struct qn_chat_request {
 qn_status qn_chat_request_parse(const char *body, size_t bytes, const qn_chat_defaults *defaults, qn_chat_request *out,
                                 qn_error *err);
 void qn_chat_request_free(qn_chat_request *request); /* back to {0}; {0} is fine */
-
-/* `chat_template_kwargs` and `reasoning_effort` over the defaults (NULL: none), a new object, the caller's; it shares
- * values with the document. QN_USAGE names the field; QN_RESOURCE. */
-qn_status qn_chat_read_kwargs(const json_t *document, const json_t *defaults, json_t **out, qn_error *err);
-
-/* Checks template variables: a name that the server sets itself, or an unknown reasoning_effort, is refused. `field`
- * names them in errors. Also for --default-chat-template-kwargs. */
-qn_status qn_chat_kwargs_check(const json_t *kwargs, const char *field, qn_error *err);
 
 #endif

@@ -147,9 +147,6 @@ static qn_status read_request(qn_completion_request *request, const qn_generatio
         status = qn_field_string(document, "model", &request->model, err);
     }
     if (status == QN_OK) {
-        status = qn_field_string(document, "request_id", &request->request_id, err);
-    }
-    if (status == QN_OK) {
         status = qn_field_boolean(document, "return_token_ids", &request->return_token_ids, err);
     }
     if (status == QN_OK) {

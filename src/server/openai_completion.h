@@ -21,7 +21,7 @@ enum { QN_COMPLETION_DEFAULT_MAX_TOKENS = 16 };
 
 typedef struct qn_completion_request {
     json_t *document;                /* the body; the pointers below point into it */
-    const char *model, *request_id;  /* NULL: not said */
+    const char *model;               /* NULL: not said */
     const json_t *prompt;            /* a string, a list of strings, of ids, or of lists of ids */
     size_t prompt_count;             /* from 1 on; times generation.n at most what a request may have of choices */
     qn_generation_fields generation; /* max_tokens 0 with a field name: only with echo */

@@ -8,33 +8,15 @@ static const qn_field fields[] = {
     {.name = "max_completion_tokens"},
     {.name = "temperature"},
     {.name = "top_p"},
-    {.name = "top_k"},
     {.name = "stop"},
     {.name = "stream"},
     {.name = "stream_options"},
     {.name = "n"},
     {.name = "prompt_logprobs"},
     {.name = "return_token_ids"},
-    {.name = "request_id"},
     /* About the caller, never about the answer. */
     {.name = "user", .rule = QN_FIELD_FREE},
     {.name = "metadata", .rule = QN_FIELD_FREE},
-    /* vLLM's and SGLang's. */
-    {.name = "length_penalty", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
-    {.name = "include_stop_str_in_output", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "skip_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
-    {.name = "spaces_between_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "true"},
-    {.name = "allowed_token_ids", .rule = QN_FIELD_NEUTRAL},
-    {.name = "bad_words", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
-    {.name = "use_beam_search", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "truncate_prompt_tokens", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_decoding_backend", .rule = QN_FIELD_NEUTRAL},
-    {.name = "guided_whitespace_pattern", .rule = QN_FIELD_NEUTRAL},
-    {.name = "structural_tag", .rule = QN_FIELD_NEUTRAL},
-    {.name = "logits_processors", .rule = QN_FIELD_NEUTRAL},
-    {.name = "return_tokens_as_token_ids", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "kv_transfer_params", .rule = QN_FIELD_NEUTRAL},
-    {.name = "vllm_xargs", .rule = QN_FIELD_NEUTRAL},
 };
 
 const qn_field_table qn_openai_field_table = {.fields = fields, .count = sizeof fields / sizeof fields[0]};

@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "server/request_fields.h"
 
-/* Fields of both, besides those of generation_fields.h and format_fields.h: a part of their tables. */
+/* Fields of both, besides those that all APIs have: a part of their tables. */
 extern const qn_field_table qn_openai_field_table;
 
 typedef struct qn_openai_streaming {

@@ -294,7 +294,7 @@ static qn_status start(qn_server *server, const qn_http_request *request, qn_ans
         return status;
     }
     *stream = parsed.stream;
-    status = qn_generate_name_request(request, parsed.request_id, err);
+    status = qn_generate_name_request(request, parsed.generation.request_id, err);
     if (status == QN_OK) {
         status = start_parsed(server, request->exchange, &parsed, out, error, err);
     }

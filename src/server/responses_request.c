@@ -9,6 +9,7 @@
 #include "server/responses_input.h"
 #include "server/responses_references.h"
 #include "server/steering.h"
+#include "server/template_kwargs.h"
 
 static const qn_field fields[] = {
     {.name = "model"},
@@ -44,14 +45,10 @@ static const qn_field fields[] = {
     {.name = "prompt", .rule = QN_FIELD_NEUTRAL},
     {.name = "context_management", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
     {.name = "moderation", .rule = QN_FIELD_NEUTRAL},
-    /* quern's own, as the other endpoints have them. */
-    {.name = "chat_template_kwargs"},
-    {.name = "request_id"},
+    /* quern's own, as the other endpoints have it. */
     {.name = "stop"},
-    {.name = "top_k"},
-    {.name = "thinking_token_budget"},
 };
-static const qn_field_table *const also[] = {&qn_steering_fields, NULL};
+static const qn_field_table *const also[] = {&qn_steering_fields, &qn_format_field_table, &qn_template_fields, NULL};
 
 const qn_field_table qn_responses_fields = {.fields = fields, .count = sizeof fields / sizeof fields[0], .also = also};
 
@@ -59,7 +56,6 @@ static const qn_steering_name steering[] = {
     {"max_output_tokens", "max_tokens"},
     {"temperature", "temperature"},
     {"top_p", "top_p"},
-    {"top_k", "top_k"},
     {"stop", "stop"},
 };
 
@@ -81,9 +77,6 @@ static qn_status read_strings(qn_responses_request *r, const qn_chat_defaults *d
 {
     (void)defaults;
     qn_status status = qn_field_string(r->document, "model", &r->model, err);
-    if (status == QN_OK) {
-        status = qn_field_string(r->document, "request_id", &r->request_id, err);
-    }
     if (status == QN_OK) {
         status = qn_field_string(r->document, "previous_response_id", &r->previous, err);
     }
@@ -146,7 +139,8 @@ static qn_status read_text(qn_responses_request *r, const qn_chat_defaults *defa
     if (qn_fields_check(text, text_fields, 2, &r->unknown, &inner) != QN_OK) {
         return qn_fail_field(err, QN_USAGE, "text", "text.%s", inner.message);
     }
-    return qn_format_read(qn_field_get(text, "format"), "text.format", false, &r->form, err);
+    qn_status status = qn_format_read(qn_field_get(text, "format"), "text.format", false, &r->form, err);
+    return status == QN_OK ? qn_format_fields_read(r->document, &r->form, err) : status;
 }
 
 static qn_status check_metadata(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
@@ -159,21 +153,7 @@ static qn_status check_metadata(qn_responses_request *r, const qn_chat_defaults 
 
 static qn_status read_kwargs(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
 {
-    const json_t *own = qn_field_get(r->document, "chat_template_kwargs");
-    qn_status status = want_object(own, "chat_template_kwargs", err);
-    if (status == QN_OK) {
-        status = qn_chat_kwargs_check(own, "chat_template_kwargs", err);
-    }
-    if (status != QN_OK) {
-        return status;
-    }
-    r->kwargs = json_object();
-    if (r->kwargs == NULL ||
-        (defaults->kwargs != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)defaults->kwargs) != 0) ||
-        (own != NULL && json_object_update(r->kwargs, (json_t *)(uintptr_t)own) != 0)) {
-        return no_memory(err);
-    }
-    return QN_OK;
+    return qn_template_kwargs_read(r->document, defaults->kwargs, &r->kwargs, err);
 }
 
 /* GLM-5's templates know low, high and max; no effort at all is a template's that can do without thoughts. */
@@ -181,16 +161,17 @@ static qn_status read_effort(qn_responses_request *r, const char *effort, qn_err
 {
     static const char *const known[][2] = {{"minimal", "low"}, {"low", "low"},   {"medium", "high"},
                                            {"high", "high"},   {"xhigh", "max"}, {"max", "max"}};
+    static const char field[] = "reasoning";
     if (strcmp(effort, "none") == 0) {
-        return json_object_set_new(r->kwargs, "enable_thinking", json_false()) == 0 ? QN_OK : no_memory(err);
+        return qn_template_kwargs_set(r->kwargs, r->document, field, "enable_thinking", json_false(), err);
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(known[i][0], effort) == 0) {
-            return json_object_set_new(r->kwargs, "reasoning_effort", json_string(known[i][1])) == 0 ? QN_OK
-                                                                                                     : no_memory(err);
+            return qn_template_kwargs_set(r->kwargs, r->document, field, "reasoning_effort", json_string(known[i][1]),
+                                          err);
         }
     }
-    return qn_fail_field(err, QN_USAGE, "reasoning",
+    return qn_fail_field(err, QN_USAGE, field,
                          "reasoning.effort: %.40s: send none, minimal, low, medium, high, xhigh or max", effort);
 }
 

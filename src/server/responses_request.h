@@ -19,15 +19,14 @@
 extern const qn_field_table qn_responses_fields;
 
 typedef struct qn_responses_request {
-    json_t *document;       /* the body; the pointers below point into it */
-    json_t *steering;       /* its generation fields by the names that generation_fields.h knows */
-    const char *model;      /* NULL: not said */
-    const char *request_id; /* the same */
-    const char *previous;   /* previous_response_id; NULL: none */
-    bool store;             /* may be kept */
-    bool needs_store;       /* it goes on from a response, or its input refers to items */
-    json_t *input;          /* with the items that it refers to */
-    json_t *messages;       /* in OpenAI's chat shape, instructions first; NULL while needs_store */
+    json_t *document;     /* the body; the pointers below point into it */
+    json_t *steering;     /* its generation fields by the names that generation_fields.h knows */
+    const char *model;    /* NULL: not said */
+    const char *previous; /* previous_response_id; NULL: none */
+    bool store;           /* may be kept */
+    bool needs_store;     /* it goes on from a response, or its input refers to items */
+    json_t *input;        /* with the items that it refers to */
+    json_t *messages;     /* in OpenAI's chat shape, instructions first; NULL while needs_store */
     qn_tool_choice tools;
     qn_format_fields form;
     json_t *kwargs; /* template variables: the defaults, chat_template_kwargs and reasoning.effort */

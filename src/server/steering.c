@@ -12,7 +12,7 @@ static qn_status take(const json_t *document, const char *name, const char *know
 static qn_status collect(const json_t *document, const qn_steering_name *names, size_t count, json_t *fields,
                          qn_error *err)
 {
-    qn_status status = take(document, "thinking_token_budget", "thinking_token_budget", fields, err);
+    qn_status status = QN_OK;
     for (size_t i = 0; i < qn_steering_fields.count && status == QN_OK; i++) {
         const char *name = qn_steering_fields.fields[i].name;
         status = take(document, name, name, fields, err);

@@ -14,8 +14,8 @@ typedef struct qn_steering_name {
     const char *known; /* in generation_fields.h */
 } qn_steering_name;
 
-/* Reads the document's fields of the table, those of qn_steering_fields, and thinking_token_budget. *fields: an object
- * that shares their values, the caller's, which has to live as long as *out, as the document has. Errors are those of
+/* Reads the document's fields of the table and those of qn_steering_fields. *fields: an object that shares their
+ * values, the caller's, which has to live as long as *out, as the document has. Errors are those of
  * qn_generation_fields_read by the request's names. Whatever it returns, *fields is to be released, and *out with
  * qn_generation_fields_free. */
 qn_status qn_steering_read(const json_t *document, const qn_steering_name *names, size_t count,

@@ -8,10 +8,10 @@
 #include "server/chat_messages.h"
 #include "server/generate.h"
 #include "server/logprobs_json.h"
-#include "server/openai_chat.h"
 #include "server/openai_fields.h"
 #include "server/openai_parts.h"
 #include "server/request_body.h"
+#include "server/template_kwargs.h"
 #include "text/detokenizer.h"
 
 /* Reads the document and writes the answer's body. */
@@ -101,7 +101,7 @@ static qn_status encode_chat(qn_server *server, const json_t *document, qn_token
 {
     json_t *messages = NULL, *kwargs = NULL;
     qn_unknown_fields unknown = {0};
-    qn_status status = qn_chat_read_kwargs(document, server->options.template_kwargs, &kwargs, err);
+    qn_status status = qn_template_kwargs_read(document, server->options.template_kwargs, &kwargs, err);
     if (status == QN_OK) {
         status = qn_chat_messages_normalise(qn_field_get(document, "messages"), &messages, &unknown, err);
     }

@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "grammar/choice.h"
@@ -86,6 +87,16 @@ static qn_status check_has_words(qn_grammar_builder *b, const qn_answer_format *
     return status;
 }
 
+/* Readers of notations tell what they read; not every API has a place beside the sentence for where that came from. */
+static void name_field(const char *field, qn_error *err)
+{
+    size_t bytes = strlen(field);
+    if (strncmp(err->message, field, bytes) != 0 || err->message[bytes] != ':') {
+        qn_error_prefix(err, "%s", field);
+    }
+    snprintf(err->field, sizeof err->field, "%s", field);
+}
+
 static qn_status root_expr(qn_grammar_builder *b, const qn_tokenizer *tokenizer, const qn_answer_format *format,
                            qn_calls_place place, const qn_call_rules *rules, qn_expr *out, qn_error *err)
 {
@@ -94,8 +105,8 @@ static qn_status root_expr(qn_grammar_builder *b, const qn_tokenizer *tokenizer,
     if (status == QN_OK && place == QN_CALLS_EITHER) {
         status = check_has_words(b, format, text, err);
     }
-    if (status != QN_OK && err->field[0] == '\0') {
-        snprintf(err->field, sizeof err->field, "%s", format->field);
+    if (status == QN_USAGE && err->field[0] == '\0') {
+        name_field(format->field, err);
     }
     if (status == QN_OK && place != QN_CALLS_NONE) {
         status = qn_tool_calls_expr(b, tokenizer, rules, &called, err);

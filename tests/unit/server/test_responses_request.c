@@ -65,7 +65,7 @@ static void test_all_fields(void **state)
     }
     assert_string_equal(r.model, "m");
     assert_string_equal(r.previous, "resp_1");
-    assert_string_equal(r.request_id, "q");
+    assert_string_equal(r.generation.request_id, "q");
     assert_null(r.messages); /* before the conversation is there that it goes on from */
     json_t *history = quoted_json("[{'role':'user','content':'a'},{'role':'assistant','content':'b'}]");
     assert_int_equal(qn_responses_request_continue(&r, history, NULL, &err), QN_OK);
