@@ -5,46 +5,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/random.h"
-#include "base/size.h"
+#include "server/answer_internal.h"
 #include "server/sse.h"
-#include "text/constraint.h"
 
-enum {
-    KEEP_ALIVE_MS = 10000, /* between comments in a silent stream */
-    LAST_TOKENS = 3        /* of a prompt, among which thoughts may have been closed: white space follows */
-};
-
-typedef struct choice {
-    qn_stream *stream;
-    qn_constraint *constraint; /* NULL: free */
-    bool over;
-    qn_output_events parts;    /* of the last take; of a whole body all */
-    qn_buffer logprobs, ranks; /* of a whole body */
-} choice;
-
-struct qn_answer {
-    qn_server *server;
-    const qn_answer_api *api;
-    void *writer;
-    qn_tool_list *tools; /* the streams read it; NULL: none */
-    choice *choices;
-    size_t count, over_count, choices_each; /* choices_each: of one prompt */
-    qn_tokens *prompts;                     /* keep_prompts; else empty ones */
-    size_t prompt_count;
-    int64_t seed;
-    int logprobs, prompt_logprobs; /* -1: not asked for */
-    bool prompt_only;
-    size_t at_most;
-    qn_answer_grammar *grammar; /* NULL: none */
-    const char *form_field;     /* likewise */
-    char *stop_text;            /* the strings of `stop`, which the streams read */
-    const char *stop[QN_STOP_MAX_STRINGS];
-    qn_answer_totals totals;                 /* of the choices that are over */
-    bool begun, ended;                       /* of a stream */
-    char log_id[QN_HTTP_REQUEST_ID_MAX + 1]; /* "": not logged */
-    qn_buffer description;                   /* for the log's line; empty unless requests are logged */
-};
+enum { KEEP_ALIVE_MS = 10000 }; /* between comments in a silent stream */
 
 void qn_answer_free(qn_answer *answer)
 {
@@ -56,7 +20,7 @@ void qn_answer_free(qn_answer *answer)
     }
     qn_buffer_free(&answer->description);
     for (size_t i = 0; i < answer->count; i++) {
-        choice *c = &answer->choices[i];
+        qn_choice *c = &answer->choices[i];
         if (c->constraint != NULL && c->stream != NULL) {
             qn_stream_settle(c->stream); /* the engine's thread reads the constraint */
         }
@@ -76,204 +40,6 @@ void qn_answer_free(qn_answer *answer)
     qn_tool_list_free(answer->tools); /* after the streams */
     answer->api->free(answer->writer);
     qn_free(answer);
-}
-
-/* ---- from a request to streams ---- */
-
-/* Stop strings back to back with NULs, so that one block holds them. */
-static qn_status copy_stop(qn_answer *answer, const qn_generation_fields *fields, qn_error *err)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < fields->stop_count; i++) {
-        bytes += strlen(fields->stop[i]) + 1;
-    }
-    answer->stop_text = qn_alloc(bytes, 1);
-    if (answer->stop_text == NULL) {
-        return qn_fail_memory(err, "stop", bytes);
-    }
-    char *at = answer->stop_text;
-    for (size_t i = 0; i < fields->stop_count; i++) {
-        size_t length = strlen(fields->stop[i]) + 1;
-        memcpy(at, fields->stop[i], length);
-        answer->stop[i] = at;
-        at += length;
-    }
-    return QN_OK;
-}
-
-/* The sooner of the request's own deadline and the server's; 0: none. */
-static uint64_t timeout_of(const qn_server *server, const qn_generation_fields *fields)
-{
-    uint64_t own = fields->timeout_us, given = server->options.request_timeout_us;
-    return own == 0 || (given > 0 && given < own) ? given : own;
-}
-
-static qn_request request_of(const qn_answer *answer, const qn_answer_options *options)
-{
-    const qn_generation_fields *fields = options->generation;
-    qn_request request = {
-        .sampling = fields->sampling,
-        .max_tokens = fields->max_tokens,
-        .min_tokens = fields->min_tokens,
-        .stop_token_ids = fields->stop_token_ids,
-        .stop_token_count = fields->stop_token_count,
-        .ignore_eos = fields->ignore_eos,
-        .priority = fields->priority,
-        .timeout_us = timeout_of(answer->server, fields),
-        .cache_salt = fields->cache_salt,
-        .has_logprobs = options->logprobs >= 0,
-        .logprobs = options->logprobs >= 0 ? (size_t)options->logprobs : 0,
-        .stop = answer->stop,
-        .stop_count = fields->stop_count,
-        .raw_text = options->raw_text,
-        .mid_text = options->mid_text,
-        .tools = options->tools,
-    };
-    if (options->prompt_only) {
-        request.max_tokens = 1;
-        request.min_tokens = 0;
-    }
-    if (!fields->seed_given) {
-        request.sampling.seed = qn_random_told_seed();
-    }
-    return request;
-}
-
-/* Does the answer to this prompt begin in its thoughts, behind them, or as the model likes? */
-static qn_thoughts thoughts_of(const qn_answer *answer, const qn_request *request)
-{
-    const int32_t think_end = qn_tokenizer_find_added(qn_answer_tokenizer(answer), "</think>");
-    if (request->raw_text) {
-        return QN_THOUGHTS_NONE;
-    }
-    if (request->in_reasoning) {
-        return QN_THOUGHTS_OPEN;
-    }
-    for (size_t i = 0; i < LAST_TOKENS && i < request->prompt_count; i++) {
-        if (request->prompt_ids[request->prompt_count - 1 - i] == think_end) {
-            return QN_THOUGHTS_NONE;
-        }
-    }
-    return QN_THOUGHTS_OPTIONAL;
-}
-
-static qn_status constrain(qn_answer *answer, choice *c, const qn_answer_options *options, qn_request *request,
-                           qn_error *err)
-{
-    if (answer->grammar == NULL && !options->generation->has_thinking_budget) {
-        return QN_OK;
-    }
-    const qn_engine *engine = answer->server->engine;
-    qn_constraint_options held = {.tokenizer = qn_answer_tokenizer(answer),
-                                  .vocab_size = qn_engine_config(engine)->vocab_size,
-                                  .thoughts = options->mid_text ? QN_THOUGHTS_NONE : thoughts_of(answer, request),
-                                  .has_budget = options->generation->has_thinking_budget,
-                                  .budget = options->generation->thinking_budget};
-    held.eos = qn_engine_eos(engine, &held.eos_count);
-    if (answer->grammar != NULL) {
-        held.grammar = qn_answer_grammar_of(answer->grammar);
-        held.cache = qn_answer_grammar_masks(answer->grammar);
-        held.eos_count = request->ignore_eos ? 0 : held.eos_count; /* it ends where its form does, without a token */
-    }
-    qn_status status = qn_constraint_new(&held, &c->constraint, err);
-    request->mask = (qn_token_mask){.context = c->constraint, .fill = qn_constraint_fill};
-    return status;
-}
-
-static qn_status open_streams(qn_answer *answer, const qn_answer_options *options, const qn_request *base,
-                              const qn_tokens *prompts, qn_error *err)
-{
-    qn_engine *engine = answer->server->engine;
-    for (size_t i = 0; i < answer->count; i++) {
-        const qn_tokens *prompt = &prompts[i / answer->choices_each];
-        qn_request request = *base;
-        request.prompt_ids = prompt->ids;
-        request.prompt_count = prompt->count;
-        if (answer->at_most > 0) {
-            request.max_tokens = qn_min_size(answer->at_most, qn_engine_max_model_len(engine) - prompt->count);
-        }
-        request.in_reasoning = !base->raw_text && qn_engine_opens_reasoning(engine, prompt->ids, prompt->count);
-        request.sampling.choice = (uint32_t)(i % answer->choices_each);
-        if (i % answer->choices_each == 0 &&
-            answer->prompt_logprobs >= 0) { /* the same for all: the first tells them */
-            request.has_prompt_logprobs = true;
-            request.prompt_logprobs = (size_t)answer->prompt_logprobs;
-        }
-        qn_status status = constrain(answer, &answer->choices[i], options, &request, err);
-        if (status == QN_OK) {
-            status = qn_stream_open(engine, &request, &answer->choices[i].stream, err);
-        }
-        if (status != QN_OK) {
-            return status;
-        }
-    }
-    return QN_OK;
-}
-
-static qn_status make_room(qn_answer *answer, const qn_answer_options *options, const qn_tokens *prompts,
-                           size_t prompt_count, qn_error *err)
-{
-    answer->choices_each = options->generation->n;
-    size_t count = prompt_count * answer->choices_each;
-    answer->choices = qn_alloc_zero(count, sizeof *answer->choices);
-    answer->prompts = qn_alloc_zero(prompt_count, sizeof *answer->prompts);
-    if (answer->choices == NULL || answer->prompts == NULL) {
-        return qn_fail_memory(err, "choices", count * sizeof *answer->choices);
-    }
-    answer->count = count;
-    answer->prompt_count = prompt_count;
-    for (size_t i = 0; options->keep_prompts && i < prompt_count; i++) {
-        if (!qn_tokens_append(&answer->prompts[i], prompts[i].ids, prompts[i].count)) {
-            return qn_fail_memory(err, "prompt", prompts[i].count * sizeof *prompts[i].ids);
-        }
-    }
-    return copy_stop(answer, options->generation, err);
-}
-
-static qn_status submit(qn_answer *answer, const qn_answer_options *options, const qn_tokens *prompts,
-                        size_t prompt_count, qn_error *err)
-{
-    qn_status status = make_room(answer, options, prompts, prompt_count, err);
-    if (status != QN_OK) {
-        return status;
-    }
-    qn_request request = request_of(answer, options);
-    answer->seed = (int64_t)request.sampling.seed;
-    answer->totals.seed = answer->seed;
-    const qn_request_log *log = &answer->server->options.request_log;
-    if (log->requests) {
-        qn_request_log_describe(log, qn_answer_tokenizer(answer), &request, prompts, prompt_count, answer->choices_each,
-                                &answer->description);
-    }
-    return open_streams(answer, options, &request, prompts, err);
-}
-
-qn_status qn_answer_start(qn_server *server, const qn_answer_api *api, void *writer, const qn_answer_options *options,
-                          const qn_tokens *prompts, size_t prompt_count, qn_answer **out, qn_error *err)
-{
-    qn_answer *answer = qn_alloc_zero(1, sizeof *answer);
-    if (answer == NULL) {
-        api->free(writer);
-        qn_tool_list_free(options->tools);
-        return qn_fail_memory(err, "request", sizeof *answer);
-    }
-    answer->server = server;
-    answer->api = api;
-    answer->writer = writer;
-    answer->tools = options->tools;
-    answer->logprobs = options->logprobs;
-    answer->prompt_logprobs = options->generation->prompt_logprobs;
-    answer->prompt_only = options->prompt_only;
-    answer->form_field = options->form_field;
-    answer->grammar = options->grammar != NULL ? qn_answer_grammar_share(options->grammar) : NULL;
-    answer->at_most = options->generation->max_tokens == 0 && !options->prompt_only ? options->at_most : 0;
-    qn_status status = submit(answer, options, prompts, prompt_count, err);
-    if (status != QN_OK) {
-        qn_answer_free(answer);
-        return status;
-    }
-    *out = answer;
-    return QN_OK;
 }
 
 void qn_answer_log(qn_answer *answer, const qn_http_request *request, bool stream)
@@ -339,7 +105,7 @@ static qn_result result_of(const qn_answer *answer, size_t index)
 /* All but the tokens. */
 static qn_answer_choice view_of(const qn_answer *answer, size_t index)
 {
-    choice *c = &answer->choices[index];
+    qn_choice *c = &answer->choices[index];
     size_t part_count = 0;
     const qn_output_event *parts = qn_output_events_read(&c->parts, &part_count);
     return (qn_answer_choice){
@@ -354,7 +120,7 @@ static qn_answer_choice view_of(const qn_answer *answer, size_t index)
 
 qn_answer_choice qn_answer_choice_at(const qn_answer *answer, size_t index)
 {
-    const choice *c = &answer->choices[index];
+    const qn_choice *c = &answer->choices[index];
     qn_answer_choice view = view_of(answer, index);
     view.tokens = (qn_stream_tokens){.ids = view.result.tokens, .count = view.result.completion_tokens};
     if (answer->logprobs >= 0) {
@@ -369,7 +135,7 @@ qn_answer_choice qn_answer_choice_at(const qn_answer *answer, size_t index)
 /* Choices of a prompt whose logprobs are told wait for the first of them, which brings these. */
 static bool must_wait(const qn_answer *answer, size_t index)
 {
-    const choice *first = &answer->choices[index - index % answer->choices_each];
+    const qn_choice *first = &answer->choices[index - index % answer->choices_each];
     return answer->prompt_logprobs >= 0 && first != &answer->choices[index] && !qn_stream_started(first->stream);
 }
 
@@ -389,7 +155,7 @@ _Static_assert((int)QN_REQUEST_MAX_CHOICES <= (int)QN_HTTP_WAIT_MAX, "one wait f
 /* Reads a choice's news. The end of the choice is added to the totals. */
 static qn_status take(qn_answer *answer, size_t index, qn_error *err)
 {
-    choice *c = &answer->choices[index];
+    qn_choice *c = &answer->choices[index];
     qn_status status = qn_stream_take(c->stream, err);
     if (status != QN_OK) {
         return status;
@@ -415,7 +181,7 @@ static qn_status take(qn_answer *answer, size_t index, qn_error *err)
     return QN_OK;
 }
 
-static void keep_parts(const qn_answer *answer, choice *c)
+static void keep_parts(const qn_answer *answer, qn_choice *c)
 {
     qn_output_event output;
     while (!answer->prompt_only && qn_stream_next(c->stream, &output)) {
@@ -438,7 +204,7 @@ static qn_api_error error_of(const qn_error *err)
 
 static void send_news(qn_answer *answer, size_t index, qn_buffer *out)
 {
-    choice *c = &answer->choices[index];
+    qn_choice *c = &answer->choices[index];
     qn_output_events_clear(&c->parts);
     keep_parts(answer, c);
     if (qn_output_events_failed(&c->parts)) {
@@ -528,7 +294,7 @@ void qn_answer_stream(qn_answer *answer, qn_http_reply *reply)
 
 /* ---- one body ---- */
 
-static void keep_logprobs(const qn_answer *answer, choice *c)
+static void keep_logprobs(const qn_answer *answer, qn_choice *c)
 {
     qn_stream_tokens taken = qn_stream_taken(c->stream);
     if (answer->logprobs >= 0 && taken.logprobs != NULL) {
@@ -540,7 +306,7 @@ static void keep_logprobs(const qn_answer *answer, choice *c)
 
 static qn_status collect_choice(qn_answer *answer, size_t index, qn_error *err)
 {
-    choice *c = &answer->choices[index];
+    qn_choice *c = &answer->choices[index];
     qn_status status = take(answer, index, err);
     if (status != QN_OK || answer->prompt_only) {
         return status;

@@ -11,6 +11,7 @@
 #include "server/retry_after.h"
 #include "server/server_internal.h"
 #include "server/tool_choice.h"
+#include "text/constraint.h"
 
 enum {
     CONNECTIONS_BESIDE_QUEUE = 1024, /* idle ones, and requests that need no engine or are refused by it */
@@ -198,6 +199,7 @@ static void free_server(qn_server *server)
     }
     qn_grammar_cache_free(server->grammars);
     qn_vocabulary_trie_free(server->trie);
+    qn_free(server->thought_mask);
     qn_response_store_free(server->responses);
     qn_budget_destroy(&server->history_memory);
     qn_budget_destroy(&server->body_memory);
@@ -233,6 +235,10 @@ qn_status qn_server_start(const qn_server_options *options, qn_engine *engine, q
         .tls = options->tls,
     };
     qn_status status = qn_tokenizer_trie(qn_engine_tokenizer(engine), &server->trie, err);
+    if (status == QN_OK) {
+        status = qn_thought_mask_new(qn_engine_tokenizer(engine), qn_engine_config(engine)->vocab_size,
+                                     &server->thought_mask, err);
+    }
     if (status == QN_OK) {
         status = qn_grammar_cache_new(qn_engine_tokenizer(engine), server->trie, &server->grammars, err);
     }

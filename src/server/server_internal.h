@@ -18,6 +18,7 @@ struct qn_server {
     qn_server_options options;
     qn_engine *engine;
     qn_vocabulary_trie *trie; /* of the tokenizer */
+    uint64_t *thought_mask;   /* likewise (text/constraint.h) */
     qn_grammar_cache *grammars;
     bool call_line_breaks; /* the chat template shows tool calls as GLM-4.5's does */
     qn_http *http;

@@ -23,7 +23,6 @@ typedef struct place {
 struct qn_constraint {
     qn_constraint_options options;
     int32_t think_begin, think_end; /* -1: the tokenizer has none */
-    uint64_t *thoughts;             /* a mask: what a thought that a word must follow goes on with; NULL: free */
     pthread_mutex_t mutex;          /* of what follows */
     qn_tokens word;                 /* tokens that the latest place has behind it */
     place *places[KEPT_PLACES];     /* by length, the latest last */
@@ -65,11 +64,6 @@ static void allow(uint64_t *allowed, int32_t token)
     allowed[(size_t)token / WORD_BITS] |= UINT64_C(1) << ((size_t)token % WORD_BITS);
 }
 
-static void forbid(uint64_t *allowed, int32_t token)
-{
-    allowed[(size_t)token / WORD_BITS] &= ~(UINT64_C(1) << ((size_t)token % WORD_BITS));
-}
-
 static void allow_all(const qn_constraint *c, uint64_t *allowed)
 {
     size_t words = c->options.vocab_size / WORD_BITS, rest = c->options.vocab_size % WORD_BITS;
@@ -84,22 +78,23 @@ static size_t mask_words(const qn_constraint *c)
     return (c->options.vocab_size + WORD_BITS - 1) / WORD_BITS;
 }
 
-/* Text, and the end of the thoughts. */
-static qn_status make_thoughts(qn_constraint *c, qn_error *err)
+qn_status qn_thought_mask_new(const qn_tokenizer *tokenizer, size_t vocab_size, uint64_t **out, qn_error *err)
 {
-    const qn_tokenizer *tokenizer = c->options.tokenizer;
-    size_t size = qn_tokenizer_size(tokenizer);
-    c->thoughts = qn_alloc_zero(mask_words(c), sizeof *c->thoughts);
-    if (c->thoughts == NULL) {
-        return qn_fail_memory(err, "grammar", mask_words(c) * sizeof *c->thoughts);
+    size_t words = (vocab_size + WORD_BITS - 1) / WORD_BITS;
+    uint64_t *mask = qn_alloc_zero(words, sizeof *mask);
+    if (mask == NULL) {
+        return qn_fail_memory(err, "grammar", words * sizeof *mask);
     }
-    allow_all(c, c->thoughts);
-    for (size_t token = 0; token < c->options.vocab_size; token++) {
-        if (token >= size || qn_tokenizer_is_added(tokenizer, (int32_t)token)) {
-            forbid(c->thoughts, (int32_t)token);
+    for (size_t token = 0; token < vocab_size && token < qn_tokenizer_size(tokenizer); token++) {
+        if (!qn_tokenizer_is_added(tokenizer, (int32_t)token)) {
+            allow(mask, (int32_t)token);
         }
     }
-    allow(c->thoughts, c->think_end);
+    int32_t think_end = qn_tokenizer_find_added(tokenizer, "</think>");
+    if (think_end >= 0 && (size_t)think_end < vocab_size) {
+        allow(mask, think_end);
+    }
+    *out = mask;
     return QN_OK;
 }
 
@@ -132,9 +127,6 @@ qn_status qn_constraint_new(const qn_constraint_options *options, qn_constraint 
     }
     pthread_mutex_init(&c->mutex, NULL);
     qn_status status = options->grammar != NULL ? start_grammar(c, err) : QN_OK;
-    if (status == QN_OK && options->grammar != NULL && c->options.thoughts != QN_THOUGHTS_NONE) {
-        status = make_thoughts(c, err);
-    }
     if (status != QN_OK) {
         qn_constraint_free(c);
         return status;
@@ -152,7 +144,6 @@ void qn_constraint_free(qn_constraint *c)
         release_place(c->places[i]);
     }
     qn_tokens_free(&c->word);
-    qn_free(c->thoughts);
     pthread_mutex_destroy(&c->mutex);
     qn_free(c);
 }
@@ -195,7 +186,7 @@ static void fill_thoughts(const qn_constraint *c, const int32_t *thoughts, size_
     if (spent && !finishes) {
         allow(allowed, c->think_end);
     } else if (o->grammar != NULL) {
-        memcpy(allowed, c->thoughts, mask_words(c) * sizeof *allowed);
+        memcpy(allowed, o->thought_mask, mask_words(c) * sizeof *allowed);
     } else {
         allow_all(c, allowed);
     }

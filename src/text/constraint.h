@@ -34,10 +34,15 @@ typedef struct qn_constraint_options {
     size_t eos_count;
     qn_thoughts thoughts; /* NONE where the tokenizer has no </think> */
     bool has_budget;
-    size_t budget;             /* tokens between <think> and </think> */
-    const qn_grammar *grammar; /* NULL: what follows the thoughts is free */
-    qn_mask_cache *cache;      /* of that grammar and the tokenizer's tokens; NULL without one */
+    size_t budget;                /* tokens between <think> and </think> */
+    const qn_grammar *grammar;    /* NULL: what follows the thoughts is free */
+    qn_mask_cache *cache;         /* of that grammar and the tokenizer's tokens; NULL without one */
+    const uint64_t *thought_mask; /* of the tokenizer (qn_thought_mask_new); with a grammar that thoughts precede */
 } qn_constraint_options;
+
+/* What a thought goes on with that a word must follow, text and </think>, made once for all constraints of a tokenizer:
+ * a bit for each of vocab_size tokens. The caller's, to be released with qn_free. QN_RESOURCE. */
+qn_status qn_thought_mask_new(const qn_tokenizer *tokenizer, size_t vocab_size, uint64_t **out, qn_error *err);
 
 typedef struct qn_constraint qn_constraint;
 

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "grammar/json_schema.h"
 #include "grammar/matcher.h"
 #include "small_tokenizer.h"
@@ -15,8 +16,10 @@
 
 static qn_tokenizer *small, *tiny;
 static qn_vocabulary_trie *small_trie, *tiny_trie;
+static uint64_t *small_thoughts, *tiny_thoughts;
 const int32_t small_eos[2] = {END, STOP};
 static const int32_t tiny_eos[] = {1515, 1522, 1524};
+enum { TINY_VOCAB = 1536 };
 
 int constraint_rig_open(void **state)
 {
@@ -37,7 +40,9 @@ int constraint_rig_open(void **state)
     qn_buffer_free(&added);
     return qn_tokenizer_open("models/quern-tiny", &tiny, &err) == QN_OK &&
                    qn_tokenizer_trie(small, &small_trie, &err) == QN_OK &&
-                   qn_tokenizer_trie(tiny, &tiny_trie, &err) == QN_OK
+                   qn_tokenizer_trie(tiny, &tiny_trie, &err) == QN_OK &&
+                   qn_thought_mask_new(small, SMALL_VOCAB, &small_thoughts, &err) == QN_OK &&
+                   qn_thought_mask_new(tiny, TINY_VOCAB, &tiny_thoughts, &err) == QN_OK
                ? 0
                : -1;
 }
@@ -47,6 +52,8 @@ int constraint_rig_close(void **state)
     (void)state;
     qn_vocabulary_trie_free(small_trie);
     qn_vocabulary_trie_free(tiny_trie);
+    qn_free(small_thoughts);
+    qn_free(tiny_thoughts);
     qn_tokenizer_free(small);
     qn_tokenizer_free(tiny);
     return 0;
@@ -56,12 +63,17 @@ int constraint_rig_close(void **state)
 
 qn_constraint_options small_options(void)
 {
-    return (qn_constraint_options){.tokenizer = small, .vocab_size = SMALL_VOCAB, .eos = small_eos, .eos_count = 2};
+    return (qn_constraint_options){.tokenizer = small,
+                                   .vocab_size = SMALL_VOCAB,
+                                   .thought_mask = small_thoughts,
+                                   .eos = small_eos,
+                                   .eos_count = 2};
 }
 
 qn_constraint_options tiny_options(void)
 {
-    return (qn_constraint_options){.tokenizer = tiny, .vocab_size = 1536, .eos = tiny_eos, .eos_count = 3};
+    return (qn_constraint_options){
+        .tokenizer = tiny, .vocab_size = TINY_VOCAB, .thought_mask = tiny_thoughts, .eos = tiny_eos, .eos_count = 3};
 }
 
 qn_grammar_builder *new_builder(void)
