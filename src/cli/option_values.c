@@ -18,7 +18,8 @@ bool qn_option_is_flag(const qn_option *option)
 
 static qn_status bad_value(const qn_option *option, const char *text, const char *wanted, qn_error *err)
 {
-    return qn_fail_field(err, QN_USAGE, option->name, "--%s: '%s' is not %s", option->name, text, wanted);
+    return qn_fail_field(err, QN_USAGE, option->name, "--%s: '%s' is not %s: give --%s %s", option->name, text, wanted,
+                         option->name, option->value_name);
 }
 
 static qn_status out_of_range(const qn_option *option, const char *text, qn_error *err)
@@ -41,7 +42,8 @@ static qn_status read_integer(const qn_option *option, const char *text, qn_erro
         return bad_value(option, text, "a whole number", err);
     }
     if (errno == ERANGE) {
-        return qn_fail_field(err, QN_USAGE, option->name, "--%s: %s does not fit 64 bits", option->name, text);
+        return qn_fail_field(err, QN_USAGE, option->name, "--%s: %s does not fit 64 bits: give a smaller one",
+                             option->name, text);
     }
     if (!in_range(option, value)) {
         return out_of_range(option, text, err);
@@ -91,7 +93,8 @@ static qn_status read_size(const qn_option *option, const char *text, qn_error *
         }
         whole = (int64_t)llround(product);
     } else if (__builtin_mul_overflow(strtoll(text, NULL, 10), (int64_t)factor, &whole)) {
-        return qn_fail_field(err, QN_USAGE, option->name, "--%s: %s does not fit 64 bits", option->name, text);
+        return qn_fail_field(err, QN_USAGE, option->name, "--%s: %s does not fit 64 bits: give a smaller one",
+                             option->name, text);
     }
     if (!in_range(option, whole)) {
         return out_of_range(option, text, err);
@@ -121,7 +124,7 @@ static qn_status read_json(const qn_option *option, const char *text, qn_error *
     json_t *value = NULL;
     qn_status status = qn_json_parse(text, strlen(text), "value", &value, err);
     if (status == QN_OK && !json_is_object(value)) {
-        status = qn_fail(err, QN_USAGE, "not a JSON object but %s", qn_json_type_name(value));
+        status = qn_fail(err, QN_USAGE, "not a JSON object but %s: give one in { }", qn_json_type_name(value));
         json_decref(value);
     }
     if (status != QN_OK) {
@@ -132,6 +135,62 @@ static qn_status read_json(const qn_option *option, const char *text, qn_error *
     json_decref(*(json_t **)option->value);
     *(json_t **)option->value = value;
     return QN_OK;
+}
+
+static qn_status member_value(const qn_option *option, const char *text, json_t **out, qn_error *err)
+{
+    qn_error no_json;
+    qn_status status = qn_json_parse(text, strlen(text), "value", out, &no_json);
+    if (status == QN_BAD_INPUT) {
+        *out = json_string(text);
+        status = *out != NULL ? QN_OK
+                              : qn_fail_field(err, QN_USAGE, option->name, "--%s: '%s' is not UTF-8: give UTF-8 text",
+                                              option->name, text);
+    } else if (status != QN_OK) {
+        *err = no_json;
+    }
+    return status;
+}
+
+/* Walks down all keys of the path but the last, making the objects that are not there; where that fails *at is NULL. */
+static const char *last_key(json_t **at, const char *path, const char *end)
+{
+    const char *key = path, *dot;
+    while (*at != NULL && (dot = memchr(key, '.', (size_t)(end - key))) != NULL) {
+        size_t bytes = (size_t)(dot - key);
+        if (json_object_getn(*at, key, bytes) == NULL) {
+            json_object_setn_new(*at, key, bytes, json_object());
+        }
+        json_t *below = json_object_getn(*at, key, bytes);
+        *at = bytes > 0 && json_is_object(below) ? below : NULL;
+        key = dot + 1;
+    }
+    return key;
+}
+
+qn_status qn_option_read_member(const qn_option *option, const char *path, size_t bytes, const char *text,
+                                qn_error *err)
+{
+    json_t **whole = option->value, *value = NULL;
+    if (*whole == NULL && (*whole = json_object()) == NULL) {
+        return qn_fail_memory(err, option->name, bytes);
+    }
+    json_t *at = *whole;
+    const char *end = path + bytes, *key = last_key(&at, path, end);
+    size_t key_bytes = (size_t)(end - key);
+    if (at == NULL || key_bytes == 0) {
+        return qn_fail_field(err, QN_USAGE, option->name,
+                             "--%s.%.*s: is no member's place: give --%s JSON, or the name of a member behind the dot",
+                             option->name, (int)bytes, path, option->name);
+    }
+    qn_status status = member_value(option, text, &value, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    if (json_object_getn(at, key, key_bytes) != NULL) {
+        qn_log("--%s.%.*s: given more than once: the last one counts", option->name, (int)bytes, path);
+    }
+    return json_object_setn_new(at, key, key_bytes, value) == 0 ? QN_OK : qn_fail_memory(err, option->name, bytes);
 }
 
 static const char *find_choice(const qn_option *option, const char *text)

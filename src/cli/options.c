@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "cli/option_internal.h"
+#include "cli/other_names.h"
 
 enum { NAME_BYTES = 64 };
 
@@ -113,14 +114,27 @@ typedef struct walk {
     char **argv;
 } walk;
 
+static qn_status unknown_letter(const qn_option_table *table, const char *word, qn_error *err)
+{
+    char advice[QN_OTHER_NAME_BYTES];
+    if (qn_other_name_advice(table, word, advice)) {
+        return qn_fail(err, QN_USAGE, "%s: no such option of %s: %s", word, table->command, advice);
+    }
+    return qn_fail(err, QN_USAGE, "%s: no such option of %s: see quern %s --help", word, table->command,
+                   table->command);
+}
+
 static qn_status unknown_option(const qn_option_table *table, const char *name, size_t bytes, qn_error *err)
 {
-    char word[NAME_BYTES];
-    size_t kept = bytes < sizeof word - 1 ? bytes : sizeof word - 1;
+    char dashed[NAME_BYTES + 2] = "--", *word = dashed + 2, advice[QN_OTHER_NAME_BYTES];
+    size_t kept = bytes < NAME_BYTES - 1 ? bytes : NAME_BYTES - 1;
     for (size_t i = 0; i < kept; i++) {
         word[i] = name[i] == '_' ? '-' : name[i];
     }
     word[kept] = '\0';
+    if (qn_other_name_advice(table, dashed, advice)) {
+        return qn_fail_field(err, QN_USAGE, word, "--%s: no such option of %s: %s", word, table->command, advice);
+    }
     const char *names[QN_OPTIONS_MAX];
     for (size_t i = 0; i < table->option_count; i++) {
         names[i] = table->options[i].name;
@@ -134,13 +148,23 @@ static qn_status unknown_option(const qn_option_table *table, const char *name, 
                          table->command);
 }
 
+/* `name.key`, vLLM's way to say one member of an option that is a JSON object: that option, or NULL. */
+static qn_option *find_by_member(qn_option_table *table, const char *name, size_t bytes)
+{
+    const char *dot = memchr(name, '.', bytes);
+    qn_option *option = dot != NULL ? find_long(table, name, (size_t)(dot - name)) : NULL;
+    bool takes_object = option != NULL && (option->kind == QN_OPTION_JSON || option->kind == QN_OPTION_NOTICE ||
+                                           option->kind == QN_OPTION_REFUSED);
+    return takes_object && option->value_name != NULL && strcmp(option->value_name, "JSON") == 0 ? option : NULL;
+}
+
 static bool names_an_option(qn_option_table *table, const char *word)
 {
     if (word[0] != '-' || word[1] != '-' || word[2] == '\0') {
         return false;
     }
     size_t bytes = strcspn(word + 2, "=");
-    return find_long(table, word + 2, bytes) != NULL ||
+    return find_long(table, word + 2, bytes) != NULL || find_by_member(table, word + 2, bytes) != NULL ||
            (strncmp(word + 2, "no-", 3) == 0 && find_long(table, word + 5, bytes - 3) != NULL);
 }
 
@@ -155,28 +179,54 @@ static qn_status apply(walk *w, qn_option *option, const char *text, bool negate
     return qn_option_read(option, text, negated, err);
 }
 
-/* The option's value: what stands behind "=" or the letter, else the next word; a LIST takes all words there are. */
+/* The option's value as text: what stands behind "=" or the letter, else the next word. */
+static qn_status value_text(walk *w, const qn_option *option, const char *attached, const char **out, qn_error *err)
+{
+    *out = attached;
+    if (attached != NULL) {
+        return QN_OK;
+    }
+    if (w->at == w->argc) {
+        return qn_fail_field(err, QN_USAGE, option->name, "--%s: a value is missing: give --%s %s", option->name,
+                             option->name, option->value_name);
+    }
+    const char *text = w->argv[w->at++];
+    if (names_an_option(w->table, text)) {
+        return qn_fail_field(err, QN_USAGE, option->name,
+                             "--%s: a value is missing before %s: give --%s %s (or --%s=%s if that is the value)",
+                             option->name, text, option->name, option->value_name, option->name, text);
+    }
+    *out = text;
+    return QN_OK;
+}
+
+/* A LIST takes all words there are. */
 static qn_status take_value(walk *w, qn_option *option, const char *attached, qn_error *err)
 {
-    const char *text = attached;
-    if (text == NULL) {
-        if (w->at == w->argc) {
-            return qn_fail_field(err, QN_USAGE, option->name, "--%s: a value is missing: give --%s %s", option->name,
-                                 option->name, option->value_name);
-        }
-        text = w->argv[w->at++];
-        if (names_an_option(w->table, text)) {
-            return qn_fail_field(err, QN_USAGE, option->name,
-                                 "--%s: a value is missing before %s: give --%s %s (or --%s=%s if that is the value)",
-                                 option->name, text, option->name, option->value_name, option->name, text);
-        }
+    const char *text;
+    qn_status status = value_text(w, option, attached, &text, err);
+    if (status == QN_OK) {
+        status = apply(w, option, text, false, err);
     }
-    qn_status status = apply(w, option, text, false, err);
     while (status == QN_OK && option->kind == QN_OPTION_LIST && attached == NULL && w->at < w->argc &&
            w->argv[w->at][0] != '-') {
         status = apply(w, option, w->argv[w->at++], false, err);
     }
     return status;
+}
+
+/* `member` is what stands behind the option's name and a dot, up to `bytes`. */
+static qn_status take_member(walk *w, qn_option *option, const char *member, size_t bytes, const char *attached,
+                             qn_error *err)
+{
+    const char *text;
+    qn_status status = value_text(w, option, attached, &text, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    w->table->given[option - w->table->options] = true;
+    return option->kind == QN_OPTION_JSON ? qn_option_read_member(option, member, bytes, text, err)
+                                          : qn_option_read(option, text, false, err);
 }
 
 static qn_status long_option(walk *w, const char *word, qn_error *err)
@@ -199,7 +249,10 @@ static qn_status long_option(walk *w, const char *word, qn_error *err)
         }
     }
     if (option == NULL) {
-        return unknown_option(w->table, name, bytes, err);
+        option = find_by_member(w->table, name, bytes);
+        size_t skipped = option != NULL ? strlen(option->name) + 1 : 0;
+        return option != NULL ? take_member(w, option, name + skipped, bytes - skipped, attached, err)
+                              : unknown_option(w->table, name, bytes, err);
     }
     if (!qn_option_is_flag(option)) {
         return take_value(w, option, attached, err);
@@ -220,8 +273,7 @@ static qn_status short_option(walk *w, const char *word, qn_error *err)
     }
     qn_option *option = find_letter(w->table, word[1]);
     if (option == NULL) {
-        return qn_fail(err, QN_USAGE, "%s: no such option of %s: see quern %s --help", word, w->table->command,
-                       w->table->command);
+        return unknown_letter(w->table, word, err);
     }
     const char *attached = word[2] != '\0' ? word + 2 : NULL;
     if (!qn_option_is_flag(option)) {

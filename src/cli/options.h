@@ -2,7 +2,8 @@
  *
  * A command fills a qn_option_table: its own options, then shared ones added by qn_options_add; parsing writes each
  * value where its option points, so what stands there before is the default. Long options are GNU-style
- * (`--name value`, `--name=value`, `--flag`, `--no-flag`, `--` ends them); `_` in a name counts as `-`, as in vLLM.
+ * (`--name value`, `--name=value`, `--flag`, `--no-flag`, `--` ends them); `_` in a name counts as `-`, as in vLLM, and
+ * `--name.key value` says one member of an option that takes a JSON object.
  * An option belongs to one of three classes: honoured, accepted with a one-line notice, or refused by name. Whatever is
  * in no table is an error that suggests the nearest name. Nothing is ignored in silence. */
 #ifndef QN_CLI_OPTIONS_H

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -177,7 +178,7 @@ static void test_bad_values(void **state)
     qn_option_table table;
     values v;
     qn_error err;
-    assert_refused(PARSE("d", "--seed", "x"), &err, "seed", "'x' is not a whole number");
+    assert_refused(PARSE("d", "--seed", "x"), &err, "seed", "'x' is not a whole number: give --seed N");
     assert_refused(PARSE("d", "--seed", "1.5"), &err, "seed", "not a whole number");
     assert_refused(PARSE("d", "--seed", ""), &err, "seed", "not a whole number");
     assert_refused(PARSE("d", "--seed", "9223372036854775808"), &err, "seed", "64 bits");
@@ -193,6 +194,40 @@ static void test_bad_values(void **state)
     assert_refused(PARSE("d", "--host", "--seed", "3"), &err, "host", "missing before --seed");
     assert_refused(PARSE("d", "--verbose=yes"), &err, "verbose", "takes no value");
     assert_refused(PARSE("d", "--no-host"), &err, "host", "can't be negated");
+}
+
+static void assert_json(const json_t *value, const char *wanted)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
+static void test_members_of_an_object(void **state)
+{
+    (void)state;
+    qn_option_table table;
+    values v;
+    qn_error err;
+    assert_int_equal(PARSE("d", "--config.method", "mtp", "--config.count=2", "--config.a_b.deep", "[true]"), QN_OK);
+    assert_json(v.config, "{\"method\":\"mtp\",\"count\":2,\"a_b\":{\"deep\":[true]}}");
+    assert_true(qn_options_given(&table, "config"));
+    assert_string_equal(log_lines, "");
+    json_decref(v.config);
+    assert_int_equal(PARSE("d", "--config", "{\"a\": 1}", "--config.a", "x", "--config.b", "{"), QN_OK);
+    assert_json(v.config, "{\"a\":\"x\",\"b\":\"{\"}");
+    assert_string_equal(log_lines, "quern: --config.a: given more than once: the last one counts\n");
+    json_decref(v.config);
+    static const char *const misplaced[] = {"--config.", "--config..a", "--config.a.", "--config.a.b"};
+    for (size_t i = 0; i < sizeof misplaced / sizeof misplaced[0]; i++) {
+        assert_refused(PARSE("d", "--config.a", "1", misplaced[i], "2"), &err, "config", misplaced[i]);
+        json_decref(v.config);
+    }
+    assert_refused(PARSE("d", "--config.a"), &err, "config", "a value is missing");
+    assert_refused(PARSE("d", "--host", "--config.a", "1"), &err, "host", "missing before --config.a");
+    assert_refused(PARSE("d", "--host.a", "1"), &err, "host.a", "no such option");
+    assert_refused(PARSE("d", "--config.a", "\xff"), &err, "config", "not UTF-8");
+    json_decref(v.config);
 }
 
 static void test_three_classes(void **state)
@@ -263,9 +298,15 @@ int main(void)
 {
     qn_log_set_sink(keep_line, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),      cmocka_unit_test(test_defaults_stay), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_bad_values),      cmocka_unit_test(test_three_classes), cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_list_is_bounded), cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_defaults_stay),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_members_of_an_object),
+        cmocka_unit_test(test_three_classes),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_list_is_bounded),
+        cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
