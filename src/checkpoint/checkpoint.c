@@ -292,17 +292,23 @@ static qn_status check_scales(const qn_checkpoint *checkpoint, qn_error *err)
     return status;
 }
 
-static qn_status check_dir(const char *dir, qn_error *err)
+qn_status qn_checkpoint_check_folder(const char *dir, qn_error *err)
 {
     struct stat info;
-    if (stat(dir, &info) == 0 && !S_ISDIR(info.st_mode))
+    int rc = stat(dir, &info);
+    if (rc != 0 && errno == ENOENT && dir[0] != '\0')
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: no such folder: check the path (nothing is downloaded: hf download REPO --local-dir FOLDER "
+                       "fetches a model)",
+                       dir);
+    if (rc == 0 && !S_ISDIR(info.st_mode))
         return qn_fail(err, QN_BAD_INPUT, "%s: is not a folder: name the folder with config.json and the weights", dir);
     return QN_OK; /* what else is wrong shows when config.json is opened */
 }
 
 qn_status qn_checkpoint_open(const char *dir, qn_checkpoint **out, qn_error *err)
 {
-    qn_status status = check_dir(dir, err);
+    qn_status status = qn_checkpoint_check_folder(dir, err);
     if (status != QN_OK)
         return status;
     qn_checkpoint *checkpoint = qn_alloc_zero(1, sizeof *checkpoint);

@@ -17,6 +17,9 @@
 
 typedef struct qn_checkpoint qn_checkpoint;
 
+/* Is `dir` a folder? QN_BAD_INPUT when there is none, with a word on where models come from, or when it is a file. */
+qn_status qn_checkpoint_check_folder(const char *dir, qn_error *err);
+
 /* Checks config, headers, index and every MXFP4 scale byte (253..255, and a tensor whose scales are all zero, are
  * refused), with a progress bar on a terminal. What a folder holds beside the weights is left alone; a
  * model*.safetensors that belongs to no index gets a line. */

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "checkpoint/checkpoint.h"
 
 static const char SINGLE_NAME[] = "model.safetensors", INDEX_NAME[] = "model.safetensors.index.json";
 static const size_t NAMES_LIMIT_BYTES = (size_t)512 << 20;
@@ -106,8 +107,9 @@ static qn_status read_config(qn_source *source, const char *path, bool allow_los
 
 static qn_status open_config(qn_source *source, bool allow_lossy, qn_error *err)
 {
-    char *path = join_or_fail(source->dir, "config.json", err);
-    qn_status status = path ? read_config(source, path, allow_lossy, err) : err->status;
+    qn_status status = qn_checkpoint_check_folder(source->dir, err);
+    char *path = status == QN_OK ? join_or_fail(source->dir, "config.json", err) : NULL;
+    status = path ? read_config(source, path, allow_lossy, err) : err->status;
     qn_free(path);
     return status == QN_OK ? qn_catalogue_new(&source->config, &source->catalogue, err) : status;
 }

@@ -132,7 +132,7 @@ def rows():
 
     yield from section(
         "The folder", "tiny-dense",
-        ("the folder does not exist", lambda c: shutil.rmtree(c.folder), "config.json: no such file"),
+        ("the folder does not exist", lambda c: shutil.rmtree(c.folder), "no such folder: check the path"),
         ("it is a file", lambda c: (shutil.rmtree(c.folder), c.folder.write_bytes(b"x")), "is not a folder"),
         ("it is empty", lambda c: [file.unlink() for file in c.folder.iterdir()], "config.json: no such file"),
         ("config.json is missing", lambda c: c.remove("config.json"), "config.json: no such file"),

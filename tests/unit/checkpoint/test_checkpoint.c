@@ -127,7 +127,7 @@ static void test_what_is_no_checkpoint(void **state)
 {
     (void)state;
     char path[512];
-    expect_refused("tests/data/none", "tests/data/none/config.json: no such file");
+    expect_refused("tests/data/none", "tests/data/none: no such folder: check the path (nothing is downloaded");
     expect_refused("", "config.json: no such file");
     expect_refused("tests/data/oracle/README.md", "README.md: is not a folder");
     expect_refused("tests/data/oracle", "tests/data/oracle/config.json: no such file");
