@@ -23,6 +23,39 @@ static void add_method(qn_http_reply *reply, const char *method)
     snprintf(reply->allow + used, sizeof reply->allow - used, "%s%s", used > 0 ? ", " : "", method);
 }
 
+static bool is_served(const qn_http_options *options, const char *path)
+{
+    for (size_t i = 0; i < options->route_count; i++) {
+        if (route_matches(&options->routes[i], path)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is served where a path has /v1 too often, or not at all, as base URLs easily make it; else "". */
+static void find_meant(const qn_http_options *options, const char *path, char *out, size_t bytes)
+{
+    static const char version[] = "/v1";
+    size_t skipped = strncmp(path, version, sizeof version - 1) == 0 ? sizeof version - 1 : 0;
+    int length = snprintf(out, bytes, "%s%s", skipped > 0 ? "" : version, path + skipped);
+    if (length < 0 || (size_t)length >= bytes || !is_served(options, out)) {
+        out[0] = '\0';
+    }
+}
+
+static void reply_no_endpoint(const qn_http_exchange *exchange, qn_http_reply *reply)
+{
+    char meant[128], message[256];
+    find_meant(&exchange->http->options, exchange->path, meant, sizeof meant);
+    if (meant[0] != '\0') {
+        snprintf(message, sizeof message, "path: there is no such endpoint: did you mean %s?", meant);
+    } else {
+        snprintf(message, sizeof message, "path: there is no such endpoint: GET /openapi.json lists those there are");
+    }
+    qn_http_reply_error(exchange, 404, message, reply);
+}
+
 const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, qn_http_reply *reply)
 {
     const qn_http_options *options = &exchange->http->options;
@@ -40,8 +73,7 @@ const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, qn_http_repl
         }
     }
     if (reply->allow[0] == '\0') {
-        qn_http_reply_error(exchange, 404, "path: there is no such endpoint: see docs/api.md for those there are",
-                            reply);
+        reply_no_endpoint(exchange, reply);
         return NULL;
     }
     add_method(reply, "OPTIONS");
@@ -49,7 +81,9 @@ const qn_http_route *qn_http_find_route(qn_http_exchange *exchange, qn_http_repl
         reply->status = 204;
         return NULL;
     }
-    qn_http_reply_error(exchange, 405, "method: not for this endpoint: use one that the Allow header names", reply);
+    char message[128];
+    snprintf(message, sizeof message, "method: not one of this endpoint's: use one of %s", reply->allow);
+    qn_http_reply_error(exchange, 405, message, reply);
     return NULL;
 }
 

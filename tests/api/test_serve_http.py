@@ -82,6 +82,19 @@ def test_methods(server):
     assert server.get("/health?x=1").status == 200
 
 
+@pytest.mark.parametrize(("path", "told"), [
+    ("/chat/completions", "did you mean /v1/chat/completions?"), ("/v1/health", "did you mean /health?"),
+    ("/v1/v1/messages", "did you mean /v1/messages?"), ("/models/x", "did you mean /v1/models/x?"),
+    ("/completion", "GET /openapi.json lists those there are"), ("/v1", "GET /openapi.json lists"),
+    ("/", "GET /openapi.json lists"), ("/models/" + "x" * 5000, "GET /openapi.json lists"),
+    ("/models/%ff", "did you mean /v1/models/"),
+])
+def test_a_path_of_no_endpoint_is_told_what_was_meant(server, path, told):
+    response = server.post(path, {})
+    assert response.status == 404
+    assert told in json.loads(response.body)["error"]["message"]
+
+
 def test_connection_is_kept(server):
     connection = server.connect()
     for body in (HELLO, {"messages": []}, HELLO):
