@@ -1,54 +1,26 @@
-/* Read and built in one pass, as gbnf.c. What is ignored becomes a rule of its own, which every terminal in a rule has
- * behind it and the start before it; terminals are built of characters alone. */
+/* What is Lark's own: terminals, directives and rules; rule_reader.c reads what is around them. What is ignored becomes
+ * a rule of its own, which every terminal in a rule has behind it and the start before it; terminals are built of
+ * characters alone. */
 #include "grammar/lark.h"
 
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/utf8.h"
 #include "grammar/char_property.h"
 #include "grammar/regex.h"
-#include "grammar/rule_table.h"
-#include "grammar/source.h"
+#include "grammar/rule_reader.h"
 
-typedef struct reader {
-    qn_source source;
-    qn_grammar_builder *b;
-    qn_rule_table rules;
-    qn_expr_list exprs; /* parts and alternatives of what is being read */
+typedef struct lark_reader {
+    qn_rule_reader common; /* first, so that it can be found from there */
     qn_expr_list ignored;
-    qn_alternatives alternatives;
-    qn_buffer literal; /* UTF-8, after escapes */
-    qn_char_set set;
     bool ignores;     /* there may be a %ignore */
     qn_rule ignoring; /* then: the rule of what is ignored */
     bool in_terminal;
-    unsigned depth;
-    qn_error *err;
-} reader;
+} lark_reader;
 
-#define FAIL(r, at, ...) (qn_source_fail(&(r)->source, at, (r)->err, __VA_ARGS__), false)
-
-static bool out_of_memory(reader *r)
+static lark_reader *lark_of(qn_rule_reader *r)
 {
-    qn_fail_memory(r->err, "lark", r->source.bytes);
-    return false;
-}
-
-static void skip_space(reader *r, bool lines)
-{
-    qn_source *s = &r->source;
-    while (s->at < s->bytes) {
-        char c = s->text[s->at];
-        if (c == '#' || qn_source_starts(s, "//")) {
-            const char *end = memchr(s->text + s->at, '\n', s->bytes - s->at);
-            s->at = end != NULL ? (size_t)(end - s->text) : s->bytes;
-        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || (lines && c == '\n')) {
-            s->at++;
-        } else {
-            return;
-        }
-    }
+    return (lark_reader *)r;
 }
 
 static bool is_small(char c)
@@ -68,7 +40,7 @@ typedef struct name {
 } name;
 
 /* A name, which is taken: letters of one kind, digits and _. */
-static bool read_name(reader *r, name *out)
+static bool read_name(qn_rule_reader *r, name *out)
 {
     qn_source *s = &r->source;
     size_t start = s->at, letter = 0;
@@ -77,46 +49,25 @@ static bool read_name(reader *r, name *out)
     }
     out->terminal = is_capital(qn_source_peek(s, letter));
     if (!out->terminal && !is_small(qn_source_peek(s, letter))) {
-        return FAIL(r, start, "a name is expected: rule in small letters, TERMINAL in capitals");
+        return QN_RULE_FAIL(r, start, "a name is expected: rule in small letters, TERMINAL in capitals");
     }
     for (char c = qn_source_peek(s, 0); c == '_' || (c >= '0' && c <= '9') || is_small(c) || is_capital(c);
          c = qn_source_peek(s, 0)) {
         if (out->terminal ? is_small(c) : is_capital(c)) {
-            return FAIL(r, start,
-                        "a name of small letters and capitals: a rule's has small ones, a terminal's capitals");
+            return QN_RULE_FAIL(r, start,
+                                "a name of small letters and capitals: a rule's has small ones, a terminal's capitals");
         }
         s->at++;
     }
     out->text = s->text + start;
     out->bytes = s->at - start;
     return out->bytes <= QN_RULE_NAME_MAX_BYTES ||
-           FAIL(r, start, "a name longer than %d bytes: make it shorter", QN_RULE_NAME_MAX_BYTES);
+           QN_RULE_FAIL(r, start, "a name longer than %d bytes: make it shorter", QN_RULE_NAME_MAX_BYTES);
 }
 
 /* ---- terminals ---- */
 
-/* Between quotes, into r->literal. */
-static bool read_quoted(reader *r)
-{
-    qn_source *s = &r->source;
-    size_t start = s->at++;
-    qn_buffer_clear(&r->literal);
-    while (s->at < s->bytes && s->text[s->at] != '"' && s->text[s->at] != '\n') {
-        char bytes[4];
-        uint32_t code = 0;
-        if (qn_source_char(s, &code, r->err) != QN_OK) {
-            return false;
-        }
-        qn_buffer_append(&r->literal, bytes, qn_utf8_encode(code, bytes));
-    }
-    if (qn_source_peek(s, 0) != '"') {
-        return FAIL(r, start, "the string is not closed on its line: add \"");
-    }
-    s->at++;
-    return !r->literal.failed || out_of_memory(r);
-}
-
-static bool folded_literal(reader *r, qn_expr *out)
+static bool folded_literal(qn_rule_reader *r, qn_expr *out)
 {
     size_t base = r->exprs.count, length;
     const char *text = qn_buffer_string(&r->literal);
@@ -129,56 +80,57 @@ static bool folded_literal(reader *r, qn_expr *out)
         qn_expr_list_add(&r->exprs, qn_expr_chars(r->b, r->set.ranges, r->set.count));
     }
     *out = qn_expr_list_concat(&r->exprs, base, r->b);
-    return !(r->set.failed || r->exprs.failed) || out_of_memory(r);
+    return !(r->set.failed || r->exprs.failed) || qn_rule_no_memory(r);
 }
 
 /* The one character in r->literal. */
-static bool single_char(reader *r, size_t at, uint32_t *code)
+static bool single_char(qn_rule_reader *r, size_t at, uint32_t *code)
 {
     size_t length = qn_utf8_decode(qn_buffer_string(&r->literal), r->literal.size, code);
     return (length > 0 && length == r->literal.size) ||
-           FAIL(r, at, "a range goes from one character to another: write \"a\"..\"z\"");
+           QN_RULE_FAIL(r, at, "a range goes from one character to another: write \"a\"..\"z\"");
 }
 
-static bool read_string(reader *r, qn_expr *out)
+static bool read_string(qn_rule_reader *r, qn_expr *out)
 {
     qn_source *s = &r->source;
     size_t start = s->at;
-    if (!read_quoted(r)) {
+    if (!qn_rule_read_quoted(r)) {
         return false;
     }
     if (qn_source_peek(s, 0) == 'i') {
         s->at++;
         return folded_literal(r, out);
     }
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     if (!qn_source_starts(s, "..")) {
         *out = qn_expr_bytes(r->b, qn_buffer_string(&r->literal), r->literal.size);
         return true;
     }
     qn_char_range range = {0, 0};
     s->at += 2;
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     if (!single_char(r, start, &range.first)) {
         return false;
     }
     if (qn_source_peek(s, 0) != '"') {
-        return FAIL(r, s->at, "a range goes from one character to another: write \"a\"..\"z\"");
+        return QN_RULE_FAIL(r, s->at, "a range goes from one character to another: write \"a\"..\"z\"");
     }
-    if (!read_quoted(r) || !single_char(r, start, &range.last)) {
+    if (!qn_rule_read_quoted(r) || !single_char(r, start, &range.last)) {
         return false;
     }
     *out = qn_expr_chars(r->b, &range, 1);
-    return range.first <= range.last || FAIL(r, start, "the range runs backwards: put the smaller character first");
+    return range.first <= range.last ||
+           QN_RULE_FAIL(r, start, "the range runs backwards: put the smaller character first");
 }
 
-static bool read_flags(reader *r, unsigned *flags)
+static bool read_flags(qn_rule_reader *r, unsigned *flags)
 {
     qn_source *s = &r->source;
     *flags = 0;
     for (char c = qn_source_peek(s, 0); is_small(c); c = qn_source_peek(s, 0)) {
         if (strchr("isxm", c) == NULL) {
-            return FAIL(r, s->at, "flag %c is not known: there are i, s, x and m", c);
+            return QN_RULE_FAIL(r, s->at, "flag %c is not known: there are i, s, x and m", c);
         }
         /* m would change anchors alone, and there are none */
         *flags |= c == 'i' ? QN_REGEX_IGNORE_CASE : (c == 's' ? QN_REGEX_DOT_ALL : (c == 'x' ? QN_REGEX_VERBOSE : 0));
@@ -187,12 +139,12 @@ static bool read_flags(reader *r, unsigned *flags)
     return true;
 }
 
-static bool build_regex(reader *r, size_t at, const char *regex, size_t bytes, unsigned flags, qn_expr *out)
+static bool build_regex(qn_rule_reader *r, size_t at, const char *regex, size_t bytes, unsigned flags, qn_expr *out)
 {
     qn_error err;
     qn_status status = qn_regex_part_expr(r->b, regex, bytes, flags, out, &err);
     if (status == QN_USAGE) {
-        return FAIL(r, at, "%s", err.message);
+        return QN_RULE_FAIL(r, at, "%s", err.message);
     }
     if (status != QN_OK) {
         *r->err = err;
@@ -200,7 +152,7 @@ static bool build_regex(reader *r, size_t at, const char *regex, size_t bytes, u
     return status == QN_OK;
 }
 
-static bool read_regex(reader *r, qn_expr *out)
+static bool read_regex(qn_rule_reader *r, qn_expr *out)
 {
     qn_source *s = &r->source;
     size_t start = s->at++;
@@ -210,7 +162,7 @@ static bool read_regex(reader *r, qn_expr *out)
     }
     if (s->at >= s->bytes) {
         s->at = s->bytes;
-        return FAIL(r, start, "the regex is not closed: add /");
+        return QN_RULE_FAIL(r, start, "the regex is not closed: add /");
     }
     const char *regex = s->text + start + 1;
     size_t bytes = s->at - start - 1;
@@ -220,24 +172,22 @@ static bool read_regex(reader *r, qn_expr *out)
 
 /* ---- items ---- */
 
-static bool read_alternatives(reader *r, const qn_named_rule *own);
-
 /* (...) or [...]. */
-static bool read_group(reader *r, char close, qn_expr *out)
+static bool read_group(qn_rule_reader *r, char close, qn_expr *out)
 {
     qn_source *s = &r->source;
     size_t start = s->at++, base = r->exprs.count;
     if (r->depth >= QN_SOURCE_MAX_DEPTH) {
-        return FAIL(r, start, "parentheses nested deeper than %d: make rules of them", QN_SOURCE_MAX_DEPTH);
+        return QN_RULE_FAIL(r, start, "parentheses nested deeper than %d: make rules of them", QN_SOURCE_MAX_DEPTH);
     }
     r->depth++;
-    skip_space(r, true);
-    if (!read_alternatives(r, NULL)) {
+    qn_rule_skip_space(r, true);
+    if (!qn_rule_read_alternatives(r, NULL)) {
         return false;
     }
     r->depth--;
     if (qn_source_peek(s, 0) != close) {
-        return FAIL(r, start, "the group is not closed: add %c", close);
+        return QN_RULE_FAIL(r, start, "the group is not closed: add %c", close);
     }
     s->at++;
     *out = qn_expr_list_choice(&r->exprs, base, r->b);
@@ -245,38 +195,41 @@ static bool read_group(reader *r, char close, qn_expr *out)
     return true;
 }
 
-static qn_expr with_ignored(reader *r, qn_expr terminal)
+static qn_expr with_ignored(qn_rule_reader *r, qn_expr terminal)
 {
-    bool follows = r->ignores && !r->in_terminal;
-    return follows ? qn_expr_concat2(r->b, terminal, qn_expr_rule(r->b, r->ignoring)) : terminal;
+    bool follows = lark_of(r)->ignores && !lark_of(r)->in_terminal;
+    return follows ? qn_expr_concat2(r->b, terminal, qn_expr_rule(r->b, lark_of(r)->ignoring)) : terminal;
 }
 
-static bool read_use(reader *r, qn_expr *out, name *used)
+static bool read_use(qn_rule_reader *r, qn_expr *out, const char **text, size_t *bytes)
 {
     size_t start = r->source.at;
-    if (!read_name(r, used)) {
+    name used;
+    if (!read_name(r, &used)) {
         return false;
     }
     if (qn_source_peek(&r->source, 0) == '{') {
-        return FAIL(r, start, "templates are not known: write the rule out");
+        return QN_RULE_FAIL(r, start, "templates are not known: write the rule out");
     }
-    if (r->in_terminal && !used->terminal) {
-        return FAIL(r, start, "a terminal is made of terminals: give this a name in capitals");
+    if (lark_of(r)->in_terminal && !used.terminal) {
+        return QN_RULE_FAIL(r, start, "a terminal is made of terminals: give this a name in capitals");
     }
-    const qn_named_rule *rule = qn_rule_table_get(&r->rules, r->b, used->text, used->bytes, start);
+    const qn_named_rule *rule = qn_rule_table_get(&r->rules, r->b, used.text, used.bytes, start);
     if (rule == NULL) {
-        return out_of_memory(r);
+        return qn_rule_no_memory(r);
     }
+    *text = used.text;
+    *bytes = used.bytes;
     *out = qn_expr_rule(r->b, rule->rule);
-    *out = used->terminal ? with_ignored(r, *out) : *out;
+    *out = used.terminal ? with_ignored(r, *out) : *out;
     return true;
 }
 
-static bool read_item(reader *r, qn_expr *out, name *used)
+static bool read_item(qn_rule_reader *r, qn_expr *out, const char **used, size_t *bytes)
 {
     size_t start = r->source.at;
     char c = qn_source_peek(&r->source, 0);
-    used->text = NULL;
+    *used = NULL;
     if (c == '"' || c == '/') {
         if (!(c == '"' ? read_string(r, out) : read_regex(r, out))) {
             return false;
@@ -288,145 +241,82 @@ static bool read_item(reader *r, qn_expr *out, name *used)
         return read_group(r, c == '(' ? ')' : ']', out);
     }
     if (c == '*' || c == '+' || c == '?' || c == '~') {
-        return FAIL(r, start, "nothing to repeat: put an item before it");
+        return QN_RULE_FAIL(r, start, "nothing to repeat: put an item before it");
     }
     if (c == '_' || is_small(c) || is_capital(c)) {
-        return read_use(r, out, used);
+        return read_use(r, out, used, bytes);
     }
-    return FAIL(r, start, "not what an item begins with: write a string, a /regex/, a group or a name");
+    return QN_RULE_FAIL(r, start, "not what an item begins with: write a string, a /regex/, a group or a name");
 }
 
 /* Behind ~. */
-static bool read_bounds(reader *r, size_t start, size_t *min, size_t *max)
+static bool read_bounds(qn_rule_reader *r, size_t start, size_t *min, size_t *max)
 {
     qn_source *s = &r->source;
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     bool known = qn_source_number(s, QN_LARK_MAX_REPEATS, min);
     *max = *min;
-    skip_space(r, r->depth > 0);
+    qn_rule_skip_space(r, r->depth > 0);
     if (known && qn_source_starts(s, "..")) {
         s->at += 2;
-        skip_space(r, false);
+        qn_rule_skip_space(r, false);
         known = qn_source_number(s, QN_LARK_MAX_REPEATS, max);
     }
     if (!known) {
-        return FAIL(r, start, "not a count of repetitions: write ~ 3 or ~ 3..5");
+        return QN_RULE_FAIL(r, start, "not a count of repetitions: write ~ 3 or ~ 3..5");
     }
     if (*min > QN_LARK_MAX_REPEATS || *max > QN_LARK_MAX_REPEATS) {
-        return FAIL(r, start, "more than %d repetitions: ask for fewer", QN_LARK_MAX_REPEATS);
+        return QN_RULE_FAIL(r, start, "more than %d repetitions: ask for fewer", QN_LARK_MAX_REPEATS);
     }
-    return *min <= *max || FAIL(r, start, "~ n..m with m below n: swap them");
-}
-
-static bool read_quantifiers(reader *r, qn_expr *item, bool *any)
-{
-    qn_source *s = &r->source;
-    *any = false;
-    for (char c = qn_source_peek(s, 0); c != '\0' && strchr("*+?~", c) != NULL; c = qn_source_peek(s, 0)) {
-        size_t min = c == '+', max = c == '?' ? 1 : QN_UNBOUNDED, start = s->at++;
-        if (c == '~' && !read_bounds(r, start, &min, &max)) {
-            return false;
-        }
-        *item = qn_expr_repeat(r->b, *item, min, max);
-        *any = true;
-        skip_space(r, r->depth > 0);
-    }
-    return true;
+    return *min <= *max || QN_RULE_FAIL(r, start, "~ n..m with m below n: swap them");
 }
 
 /* -> alias: names a branch of a tree. */
-static bool skip_alias(reader *r)
+static bool skip_alias(qn_rule_reader *r)
 {
     name alias;
     if (!qn_source_starts(&r->source, "->")) {
         return true;
     }
     r->source.at += 2;
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     if (!read_name(r, &alias)) {
         return false;
     }
-    skip_space(r, r->depth > 0);
+    qn_rule_skip_space(r, r->depth > 0);
     return true;
 }
 
-/* Items up to the end of the alternative. *recursive: the first was the rule `own` itself, and is left out. */
-static bool read_sequence(reader *r, const qn_named_rule *own, qn_expr *out, bool *recursive)
+static bool ends_sequence(const qn_rule_reader *r)
 {
-    qn_source *s = &r->source;
-    size_t base = r->exprs.count;
-    bool first = true;
-    *recursive = false;
-    while (s->at < s->bytes && strchr("|)]\n", s->text[s->at]) == NULL && !qn_source_starts(s, "->")) {
-        qn_expr item = 0;
-        name used = {0};
-        bool quantified = false;
-        if (!read_item(r, &item, &used)) {
-            return false;
-        }
-        skip_space(r, r->depth > 0);
-        if (!read_quantifiers(r, &item, &quantified)) {
-            return false;
-        }
-        if (first && own != NULL && used.text != NULL && !quantified && used.bytes == own->bytes &&
-            memcmp(used.text, own->name, own->bytes) == 0) {
-            *recursive = true;
-        } else {
-            qn_expr_list_add(&r->exprs, item);
-        }
-        first = false;
-    }
-    *out = qn_expr_list_concat(&r->exprs, base, r->b);
-    return skip_alias(r) && (!r->exprs.failed || out_of_memory(r));
+    const qn_source *s = &r->source;
+    return s->at >= s->bytes || strchr("|)]\n", s->text[s->at]) != NULL || qn_source_starts(s, "->");
 }
 
-/* At the end of a line, outside parentheses: goes to a | that begins one of the next lines. */
-static void join_next_line(reader *r)
-{
-    size_t end = r->source.at;
-    skip_space(r, true);
-    if (qn_source_peek(&r->source, 0) != '|') {
-        r->source.at = end;
-    }
-}
-
-/* Pushes each alternative on r->exprs, or adds it to r->alternatives where they are those of the rule `own`. */
-static bool read_alternatives(reader *r, const qn_named_rule *own)
-{
-    for (;;) {
-        qn_expr sequence = 0;
-        bool recursive = false;
-        if (!read_sequence(r, own, &sequence, &recursive)) {
-            return false;
-        }
-        qn_expr_list *of_rule = recursive ? &r->alternatives.recursive : &r->alternatives.plain;
-        qn_expr_list_add(own == NULL ? &r->exprs : of_rule, sequence);
-        if (r->depth == 0) {
-            join_next_line(r);
-        }
-        if (qn_source_peek(&r->source, 0) != '|') {
-            return true;
-        }
-        r->source.at++;
-        skip_space(r, true);
-    }
-}
+static const qn_rule_notation notation = {.blanks = " \t\r\f",
+                                          .slash_comments = true,
+                                          .quoted = "string",
+                                          .bounds = '~',
+                                          .ends = ends_sequence,
+                                          .read_item = read_item,
+                                          .read_bounds = read_bounds,
+                                          .end_sequence = skip_alias};
 
 /* ---- statements ---- */
 
-static bool end_of_line(reader *r)
+static bool end_of_line(qn_rule_reader *r)
 {
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     return r->source.at >= r->source.bytes || r->source.text[r->source.at] == '\n' ||
-           FAIL(r, r->source.at, "the end of the line is expected here: remove the rest");
+           QN_RULE_FAIL(r, r->source.at, "the end of the line is expected here: remove the rest");
 }
 
 /* The rule of a name that is defined at `at`. */
-static qn_named_rule *define(reader *r, const name *defined, size_t at)
+static qn_named_rule *define(qn_rule_reader *r, const name *defined, size_t at)
 {
     qn_named_rule *rule = qn_rule_table_get(&r->rules, r->b, defined->text, defined->bytes, at);
     if (rule == NULL) {
-        out_of_memory(r);
+        qn_rule_no_memory(r);
         return NULL;
     }
     if (rule->defined) {
@@ -440,7 +330,7 @@ static qn_named_rule *define(reader *r, const name *defined, size_t at)
 }
 
 /* .2 or .-1 behind a name: which terminal a lexer would prefer. */
-static bool skip_priority(reader *r)
+static bool skip_priority(qn_rule_reader *r)
 {
     qn_source *s = &r->source;
     size_t start = s->at, ignored = 0;
@@ -449,10 +339,10 @@ static bool skip_priority(reader *r)
     }
     s->at++;
     s->at += qn_source_peek(s, 0) == '-' || qn_source_peek(s, 0) == '+';
-    return qn_source_number(s, 1 << 20, &ignored) || FAIL(r, start, "a priority is a number: write NAME.2");
+    return qn_source_number(s, 1 << 20, &ignored) || QN_RULE_FAIL(r, start, "a priority is a number: write NAME.2");
 }
 
-static bool read_rule(reader *r)
+static bool read_rule(qn_rule_reader *r)
 {
     qn_source *s = &r->source;
     while (qn_source_peek(s, 0) == '?' || qn_source_peek(s, 0) == '!') {
@@ -464,52 +354,52 @@ static bool read_rule(reader *r)
         return false;
     }
     if (qn_source_peek(s, 0) == '{') {
-        return FAIL(r, start, "templates are not known: write the rule out");
+        return QN_RULE_FAIL(r, start, "templates are not known: write the rule out");
     }
     if (!skip_priority(r)) {
         return false;
     }
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     if (qn_source_peek(s, 0) != ':') {
-        return FAIL(r, s->at, ": is missing behind the name: add it");
+        return QN_RULE_FAIL(r, s->at, ": is missing behind the name: add it");
     }
     s->at++;
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     const qn_named_rule *rule = define(r, &defined, start);
     if (rule == NULL) {
         return false;
     }
     const qn_named_rule own = *rule; /* the table may move */
-    join_next_line(r);
-    r->in_terminal = defined.terminal;
-    if (!read_alternatives(r, &own) || !end_of_line(r)) {
+    qn_rule_join_next_line(r);
+    lark_of(r)->in_terminal = defined.terminal;
+    if (!qn_rule_read_alternatives(r, &own) || !end_of_line(r)) {
         return false;
     }
     qn_rule_define(r->b, own.rule, qn_alternatives_finish(&r->alternatives, r->b));
-    return !(r->alternatives.plain.failed || r->alternatives.recursive.failed) || out_of_memory(r);
+    return !(r->alternatives.plain.failed || r->alternatives.recursive.failed) || qn_rule_no_memory(r);
 }
 
-static bool read_ignore(reader *r)
+static bool read_ignore(qn_rule_reader *r)
 {
     size_t base = r->exprs.count;
-    r->in_terminal = true;
-    if (!read_alternatives(r, NULL) || !end_of_line(r)) {
+    lark_of(r)->in_terminal = true;
+    if (!qn_rule_read_alternatives(r, NULL) || !end_of_line(r)) {
         return false;
     }
-    qn_expr_list_add(&r->ignored, qn_expr_list_choice(&r->exprs, base, r->b));
-    return !(r->exprs.failed || r->ignored.failed) || out_of_memory(r);
+    qn_expr_list_add(&lark_of(r)->ignored, qn_expr_list_choice(&r->exprs, base, r->b));
+    return !(r->exprs.failed || lark_of(r)->ignored.failed) || qn_rule_no_memory(r);
 }
 
 /* The terminal `common` under the name `as`. */
-static bool import(reader *r, size_t at, const name *common, const name *as)
+static bool import(qn_rule_reader *r, size_t at, const name *common, const name *as)
 {
     qn_expr expr = 0;
     const char *regex = qn_lark_common(common->text, common->bytes);
     if (regex == NULL) {
-        return FAIL(r, at, "common has no terminal %.*s: define it", (int)common->bytes, common->text);
+        return QN_RULE_FAIL(r, at, "common has no terminal %.*s: define it", (int)common->bytes, common->text);
     }
     if (!as->terminal) {
-        return FAIL(r, at, "a terminal's name is in capitals: rename it");
+        return QN_RULE_FAIL(r, at, "a terminal's name is in capitals: rename it");
     }
     const qn_named_rule *rule = define(r, as, at);
     if (rule == NULL) {
@@ -524,13 +414,13 @@ static bool import(reader *r, size_t at, const name *common, const name *as)
 }
 
 /* common.NAME, common.NAME -> ALIAS, or common (NAME, NAME). */
-static bool read_import(reader *r)
+static bool read_import(qn_rule_reader *r)
 {
     qn_source *s = &r->source;
     size_t start = s->at;
     name imported, as;
     if (!qn_source_starts(s, "common")) {
-        return FAIL(r, start, "only terminals of common can be imported: write the others out");
+        return QN_RULE_FAIL(r, start, "only terminals of common can be imported: write the others out");
     }
     s->at += strlen("common");
     if (qn_source_peek(s, 0) == '.') {
@@ -539,37 +429,37 @@ static bool read_import(reader *r)
             return false;
         }
         as = imported;
-        skip_space(r, false);
+        qn_rule_skip_space(r, false);
         if (qn_source_starts(s, "->")) {
             s->at += 2;
-            skip_space(r, false);
+            qn_rule_skip_space(r, false);
             if (!read_name(r, &as)) {
                 return false;
             }
         }
         return import(r, start, &imported, &as) && end_of_line(r);
     }
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     if (qn_source_peek(s, 0) != '(') {
-        return FAIL(r, s->at, "not an import: write %%import common.NAME or %%import common (NAME, NAME)");
+        return QN_RULE_FAIL(r, s->at, "not an import: write %%import common.NAME or %%import common (NAME, NAME)");
     }
     do {
         s->at++;
-        skip_space(r, true);
+        qn_rule_skip_space(r, true);
         size_t at = s->at;
         if (!read_name(r, &imported) || !import(r, at, &imported, &imported)) {
             return false;
         }
-        skip_space(r, true);
+        qn_rule_skip_space(r, true);
     } while (qn_source_peek(s, 0) == ',');
     if (qn_source_peek(s, 0) != ')') {
-        return FAIL(r, s->at, "the list of names is not closed: add )");
+        return QN_RULE_FAIL(r, s->at, "the list of names is not closed: add )");
     }
     s->at++;
     return end_of_line(r);
 }
 
-static bool read_directive(reader *r)
+static bool read_directive(qn_rule_reader *r)
 {
     qn_source *s = &r->source;
     size_t start = s->at, length = 1;
@@ -578,11 +468,11 @@ static bool read_directive(reader *r)
     }
     bool ignore = length == 7 && qn_source_starts(s, "%ignore");
     if (!ignore && !(length == 7 && qn_source_starts(s, "%import"))) {
-        return FAIL(r, start, "%.*s is not known: there are %%import and %%ignore", (int)(length < 40 ? length : 40),
-                    s->text + start);
+        return QN_RULE_FAIL(r, start, "%.*s is not known: there are %%import and %%ignore",
+                            (int)(length < 40 ? length : 40), s->text + start);
     }
     s->at += length;
-    skip_space(r, false);
+    qn_rule_skip_space(r, false);
     return ignore ? read_ignore(r) : read_import(r);
 }
 
@@ -600,46 +490,45 @@ static bool finds_ignore(qn_source source)
     return false;
 }
 
-static bool read_grammar(reader *r, qn_expr *out)
+static bool read_grammar(qn_rule_reader *r, qn_expr *out)
 {
-    r->ignores = finds_ignore(r->source);
-    r->ignoring = r->ignores ? qn_rule_declare(r->b, "%ignore") : 0;
-    for (skip_space(r, true); r->source.at < r->source.bytes; skip_space(r, true)) {
+    lark_of(r)->ignores = finds_ignore(r->source);
+    lark_of(r)->ignoring = lark_of(r)->ignores ? qn_rule_declare(r->b, "%ignore") : 0;
+    for (qn_rule_skip_space(r, true); r->source.at < r->source.bytes; qn_rule_skip_space(r, true)) {
         if (!(r->source.text[r->source.at] == '%' ? read_directive(r) : read_rule(r))) {
             return false;
         }
     }
     const qn_named_rule *missing = qn_rule_table_undefined(&r->rules);
     if (missing != NULL) {
-        return FAIL(r, missing->at, "%.*s is not defined: define it, or %%import it from common", (int)missing->bytes,
-                    missing->name);
+        return QN_RULE_FAIL(r, missing->at, "%.*s is not defined: define it, or %%import it from common",
+                            (int)missing->bytes, missing->name);
     }
     const qn_named_rule *start = qn_rule_table_find(&r->rules, "start", 5);
     if (start == NULL) {
-        return FAIL(r, r->source.bytes, "there is no rule start, where a grammar starts: add start: ...");
+        return QN_RULE_FAIL(r, r->source.bytes, "there is no rule start, where a grammar starts: add start: ...");
     }
     *out = qn_expr_rule(r->b, start->rule);
-    if (r->ignores) {
-        qn_expr any = qn_expr_list_choice(&r->ignored, 0, r->b);
-        qn_rule_define(r->b, r->ignoring, qn_expr_repeat(r->b, any, 0, QN_UNBOUNDED));
-        *out = qn_expr_concat2(r->b, qn_expr_rule(r->b, r->ignoring), *out);
+    if (lark_of(r)->ignores) {
+        qn_expr any = qn_expr_list_choice(&lark_of(r)->ignored, 0, r->b);
+        qn_rule_define(r->b, lark_of(r)->ignoring, qn_expr_repeat(r->b, any, 0, QN_UNBOUNDED));
+        *out = qn_expr_concat2(r->b, qn_expr_rule(r->b, lark_of(r)->ignoring), *out);
     }
     return true;
 }
 
 qn_status qn_lark_expr(qn_grammar_builder *b, const char *text, size_t bytes, qn_expr *out, qn_error *err)
 {
-    reader r = {.source = {.what = "lark", .text = text, .bytes = bytes}, .b = b, .err = err};
-    qn_status status = qn_source_check(&r.source, err);
+    lark_reader reader = {.common = {.notation = &notation,
+                                     .source = {.what = "lark", .text = text, .bytes = bytes},
+                                     .b = b,
+                                     .err = err}};
+    qn_rule_reader *r = &reader.common;
+    qn_status status = qn_source_check(&r->source, err);
     if (status == QN_OK) {
-        status = read_grammar(&r, out) ? qn_grammar_builder_status(b, err) : err->status;
+        status = read_grammar(r, out) ? qn_grammar_builder_status(b, err) : err->status;
     }
-    qn_rule_table_free(&r.rules);
-    qn_expr_list_free(&r.exprs);
-    qn_expr_list_free(&r.ignored);
-    qn_expr_list_free(&r.alternatives.plain);
-    qn_expr_list_free(&r.alternatives.recursive);
-    qn_buffer_free(&r.literal);
-    qn_char_set_free(&r.set);
+    qn_rule_reader_free(r);
+    qn_expr_list_free(&reader.ignored);
     return status;
 }

@@ -1,5 +1,7 @@
 /* room: grammar */
-/* covers: src/grammar/regex*.c src/grammar/gbnf.c src/grammar/lark*.c src/grammar/char_[ps]*.c src/grammar/source.c */
+/* clang-format off */
+/* covers: src/grammar/regex*.c src/grammar/gbnf.c src/grammar/lark*.c src/grammar/rule_reader.c src/grammar/char_[ps]*.c src/grammar/source.c */
+/* clang-format on */
 /* max_len: 512 */
 
 /* A grammar in one of the notations, and a text for it: the grammar is refused with a sentence, or it is compiled and
