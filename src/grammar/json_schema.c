@@ -208,8 +208,8 @@ static bool says_nothing(const shape *s)
     return s->types == TYPE_ANY && !s->typed && !s->opaque && !s->values && !s->multiples && !s->low.present &&
            !s->high.present && s->min_length == 0 && s->max_length == QN_UNBOUNDED && s->min_items == 0 &&
            s->max_items == QN_UNBOUNDED && s->min_members == 0 && s->max_members == QN_UNBOUNDED && !s->texts &&
-           !s->required && !s->members && !s->unevaluated && !s->elements && !s->names && !s->contains && !s->unique &&
-           !s->blocked;
+           !s->required && !s->members && !s->unevaluated && !s->elements && !s->unevaluated_items && !s->names &&
+           !s->contains && !s->unique && !s->blocked;
 }
 
 static void look_at_declared(compiler *c, void *context, const shape *s)

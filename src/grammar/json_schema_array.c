@@ -15,7 +15,7 @@ static size_t prefix_length(const shape *s)
 {
     size_t most = 0;
     for (const keyword_use *use = s->elements; use; use = use->next) {
-        size_t count = json_array_size(json_object_get(use->node->schema, "prefixItems"));
+        size_t count = json_array_size(schema_prefix(use->node->schema));
         most = count > most ? count : most;
     }
     return most;

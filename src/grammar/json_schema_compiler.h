@@ -70,7 +70,7 @@ typedef struct compiler {
     compiled_set **sets;
     size_t set_count, set_capacity;
     const schema_node *current; /* whose set is compiled, for errors without a place of their own */
-    bool unevaluated;           /* such a keyword is somewhere in the document */
+    bool unevaluated;           /* unevaluatedProperties or unevaluatedItems is somewhere in the document */
     size_t shapes, steps, depth, branchings, searched, emptiness_depth;
     bool failed;
     qn_error err;
@@ -123,7 +123,8 @@ typedef struct shape {
     const keyword_use *members;     /* a node with properties, patternProperties or additionalProperties, once each */
     const keyword_use *unevaluated; /* unevaluatedProperties */
     const keyword_use *names;       /* propertyNames */
-    const keyword_use *elements;    /* a node with prefixItems or items */
+    const keyword_use *elements;    /* a node with prefixItems, items or additionalItems */
+    const keyword_use *unevaluated_items; /* the schemas of this keyword */
     const keyword_use *contains;
     const keyword_use *unique;
     const keyword_use *blocked; /* keywords that cannot be enforced; they hurt if their type is still possible */
@@ -178,15 +179,21 @@ const char *schema_sole_keyword(const json_t *schema);
 bool schema_set_is_empty(compiler *c, const node_set *set); /* provably: no value satisfies all of it */
 unsigned schema_keyword_types(const char *keyword); /* the types for which a keyword that cannot be enforced matters */
 
-/* What "unevaluatedProperties" ask of a member (json_schema_unevaluated.c). `declares` tells whether the member is one
- * of those that the schema declares, by name or pattern. */
+/* Whether "unevaluatedProperties" or "unevaluatedItems" is anywhere in it (json_schema_unevaluated.c). */
 bool schema_has_unevaluated(const json_t *document);
+/* What "unevaluatedProperties" ask of a member. `declares` tells whether the member is one
+ * of those that the schema declares, by name or pattern. */
 typedef bool declares_member(compiler *c, void *context, const schema_node *node);
 void schema_unevaluated_set(compiler *c, const shape *s, declares_member *declares, void *context, node_set *out);
 
 /* What a member or element is held to. */
 void schema_member_set(compiler *c, const shape *s, const char *key, size_t bytes, node_set *out);
-void schema_element_set(compiler *c, const shape *s, size_t index, node_set *out);
+void schema_element_set(compiler *c, const shape *s, size_t index, node_set *out); /* json_schema_elements.c */
+
+/* "prefixItems", or a list in "items" as drafts before 2020-12 have it; NULL: none. */
+const json_t *schema_prefix(const json_t *schema);
+/* Fails where the neighbours of this keyword of elements tell that it is not meant as any draft reads it. */
+void schema_check_elements(compiler *c, const schema_node *node, const char *keyword, const json_t *value);
 
 /* Adds what patternProperties say about this name; false when no pattern matches it. */
 bool schema_patterns_add(compiler *c, const schema_node *node, const char *key, size_t bytes, node_set *out);

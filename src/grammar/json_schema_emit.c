@@ -145,7 +145,8 @@ static bool is_free_object(const shape *s)
 
 static bool is_free_array(const shape *s)
 {
-    return !s->elements && !s->contains && !s->unique && s->min_items == 0 && s->max_items == QN_UNBOUNDED;
+    return !s->elements && !s->unevaluated_items && !s->contains && !s->unique && s->min_items == 0 &&
+           s->max_items == QN_UNBOUNDED;
 }
 
 static qn_expr values_expr(compiler *c, const shape *s, bool bare)

@@ -50,6 +50,8 @@ void schema_use(expansion *e, const keyword_use **list, const schema_node *node,
 void schema_hold_count(shape *s, const char *keyword, bool low, size_t number);
 /* Takes a pattern with lookahead at its beginning as several (json_schema_lookahead.c); false: it is none. */
 bool schema_split_lookahead(expansion *e, const schema_node *node, const json_t *pattern);
+/* The number to which a bound that is only `true`, in drafts up to 4 and OpenAPI 3.0, belongs. */
+const json_t *schema_excluded_bound(expansion *e, const schema_node *node, const char *keyword);
 bool schema_read_count(expansion *e, const schema_node *node, const char *keyword, const json_t *value, size_t *out);
 unsigned schema_type_bits(expansion *e, const schema_node *node, const json_t *value);
 /* Takes away the types that cannot be; `whole`: no schema is still to be applied. */
@@ -57,6 +59,8 @@ void schema_narrow(compiler *c, shape *s, bool whole);
 
 /* What is said by other schemas (json_schema_logic.c, json_schema_negation.c) */
 keyword_handler schema_apply_if, schema_apply_dependent, schema_apply_not;
+/* Whether this part of the keyword lists names, not a schema. */
+bool schema_depends_on_names(const char *keyword, const json_t *part);
 
 /* Driving (json_schema_shape.c) */
 
@@ -70,5 +74,8 @@ bool schema_options_are_disjoint(const expansion *e, const pending *p, const cha
 /* The name of the keyword at or behind *at in the table of those that can refuse a value, that the schema has; NULL at
  * the end. *at moves behind it. */
 const char *schema_next_keyword(const json_t *schema, size_t *at);
+
+/* Whether what was applied at one place came through the other, or is there (json_schema_unevaluated.c). */
+bool schema_is_within(const pending *at, const pending *outer);
 
 #endif

@@ -40,11 +40,16 @@ static json_t *having(compiler *c, const char *name, size_t bytes, const json_t 
     return schema_made_set(c, schema_made_typed(c, "object"), "required", list);
 }
 
-/* dependentRequired, dependentSchemas: for each name, either no member is called so, or what depends on it is there. */
+bool schema_depends_on_names(const char *keyword, const json_t *part)
+{
+    return strcmp(keyword, "dependentRequired") == 0 || (strcmp(keyword, "dependencies") == 0 && json_is_array(part));
+}
+
+/* dependentRequired, dependentSchemas, and "dependencies", which is both: for each name, either no member is called so,
+ * or what depends on it is there. */
 void schema_apply_dependent(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
     compiler *c = e->c;
-    bool names = strcmp(keyword, "dependentRequired") == 0;
     const char *name;
     size_t bytes;
     json_t *part;
@@ -54,6 +59,7 @@ void schema_apply_dependent(expansion *e, const pending *p, const char *keyword,
     }
     json_object_keylen_foreach((json_t *)value, name, bytes, part)
     {
+        bool names = schema_depends_on_names(keyword, part);
         bool empty = names ? json_is_array(part) && json_array_size(part) == 0 : json_is_true(part);
         if (c->failed || empty)
             continue;

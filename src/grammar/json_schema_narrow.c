@@ -28,9 +28,18 @@ static unsigned type_named(const char *name)
     return 0;
 }
 
+/* OpenAPI's "nullable" says nothing but beside a "type", to which it adds null. */
+static unsigned nullable_bit(expansion *e, const schema_node *node)
+{
+    const json_t *nullable = json_object_get(node->schema, "nullable");
+    if (nullable && !json_is_boolean(nullable))
+        schema_fail(e->c, node, "nullable", "must be true or false");
+    return json_is_true(nullable) ? TYPE_NULL : 0;
+}
+
 unsigned schema_type_bits(expansion *e, const schema_node *node, const json_t *value)
 {
-    unsigned types = 0;
+    unsigned types = nullable_bit(e, node);
     size_t count = json_is_array(value) ? json_array_size(value) : 1;
     for (size_t i = 0; i < count; i++) {
         unsigned one = type_named(json_string_value(json_is_array(value) ? json_array_get(value, i) : value));
@@ -91,11 +100,25 @@ void schema_apply_enum(expansion *e, const pending *p, const char *keyword, cons
 
 /* Bounds */
 
+const json_t *schema_excluded_bound(expansion *e, const schema_node *node, const char *keyword)
+{
+    const char *bound = strcmp(keyword, "exclusiveMinimum") == 0 ? "minimum" : "maximum";
+    const json_t *value = json_object_get(node->schema, bound);
+    if (!value)
+        schema_fail(e->c, node, keyword, "true without a \"%s\" beside it: send a number", bound);
+    return value;
+}
+
 void schema_apply_bound(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
     bool low = strstr(keyword, "inimum") != NULL;
     qn_number_bound bound = {true, strncmp(keyword, "exclusive", 9) == 0, {0}};
     qn_number_bound *held = low ? &e->s.low : &e->s.high;
+    if (bound.exclusive && json_is_boolean(value)) {
+        if (json_is_false(value))
+            return;
+        value = schema_excluded_bound(e, p->node, keyword);
+    }
     if (!qn_decimal_of(value, &bound.value)) {
         schema_fail(e->c, p->node, keyword, "must be a number, of at most %d digits and no larger than a double",
                     QN_DECIMAL_MOST_DIGITS);
@@ -178,10 +201,8 @@ void schema_apply_part(expansion *e, const pending *p, const char *keyword, cons
 {
     bool object = strstr(keyword, "ropert") != NULL;
     const keyword_use **list = object ? &e->s.members : &e->s.elements;
-    if (strcmp(keyword, "items") == 0 && json_is_array(value))
-        schema_fail(e->c, p->node, keyword, "must be a schema: a list of them is \"prefixItems\"");
-    if (strcmp(keyword, "prefixItems") == 0 && !json_is_array(value))
-        schema_fail(e->c, p->node, keyword, "must be an array of schemas");
+    if (!object)
+        schema_check_elements(e->c, p->node, keyword, value);
     if ((strcmp(keyword, "properties") == 0 || strcmp(keyword, "patternProperties") == 0) && !json_is_object(value))
         schema_fail(e->c, p->node, keyword, "must be an object of schemas");
     if (!*list || (*list)->node != p->node || (*list)->at != p)
@@ -221,14 +242,14 @@ void schema_apply_names(expansion *e, const pending *p, const char *keyword, con
 
 void schema_apply_unevaluated(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
+    const keyword_use **list = strcmp(keyword, "unevaluatedItems") == 0 ? &e->s.unevaluated_items : &e->s.unevaluated;
     if (schema_child(e->c, p->node, keyword, NULL, value))
-        schema_use(e, &e->s.unevaluated, p->node, keyword, value, false);
+        schema_use(e, list, p->node, keyword, value, false);
 }
 
 void schema_apply_blocked(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
-    bool flag = strcmp(keyword, "nullable") == 0; /* the others' values are schemas */
-    if (flag ? !json_is_false(value) : !json_is_true(value))
+    if (!json_is_true(value))
         schema_use(e, &e->s.blocked, p->node, keyword, value, false);
 }
 
@@ -236,17 +257,7 @@ void schema_apply_blocked(expansion *e, const pending *p, const char *keyword, c
 
 unsigned schema_keyword_types(const char *keyword)
 {
-    static const struct {
-        const char *keyword;
-        unsigned types;
-    } of[] = {{"divisibleBy", TYPE_NUMBER},
-              {"unevaluatedItems", TYPE_ARRAY},
-              {"additionalItems", TYPE_ARRAY},
-              {"dependencies", TYPE_OBJECT}};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (strcmp(keyword, of[i].keyword) == 0)
-            return of[i].types;
-    return TYPE_ANY;
+    return strcmp(keyword, "divisibleBy") == 0 ? TYPE_NUMBER : TYPE_ANY;
 }
 
 static bool required_is_impossible(compiler *c, const shape *all, bool whole)

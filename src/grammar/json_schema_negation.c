@@ -87,6 +87,13 @@ static void negate_bound(const negation *n, const char *keyword, const json_t *v
                                                {"maximum", "exclusiveMinimum"},
                                                {"exclusiveMinimum", "maximum"},
                                                {"exclusiveMaximum", "minimum"}};
+    if (json_is_boolean(value)) {
+        if (json_is_false(value)) {
+            never(n);
+            return;
+        }
+        value = schema_excluded_bound(n->e, n->node, keyword);
+    }
     n->e->s.types &= TYPE_NUMBER;
     for (size_t i = 0; i < 4; i++)
         if (strcmp(keyword, opposites[i][0]) == 0)
@@ -197,7 +204,10 @@ static void negate_prefix(const negation *n, const char *keyword, const json_t *
 static void negate_rest(const negation *n, const char *keyword, const json_t *value)
 {
     bool elements = strcmp(keyword, "items") == 0;
-    if (json_is_true(value) || (json_is_object(value) && json_object_size(value) == 0)) {
+    bool said = strcmp(keyword, "additionalItems") != 0 || json_is_array(json_object_get(n->node->schema, "items"));
+    if (elements && json_is_array(value))
+        negate_prefix(n, keyword, value);
+    else if (!said || json_is_true(value) || (json_is_object(value) && json_object_size(value) == 0)) {
         never(n);
     } else if (elements && !json_object_get(n->node->schema, "prefixItems")) {
         compiler *c = n->e->c;
@@ -294,10 +304,11 @@ static void negate_dependent(const negation *n, const char *keyword, const json_
         schema_fail(c, n->node, keyword, "must be an object");
     json_object_keylen_foreach((json_t *)value, name, bytes, part)
     {
-        if (strcmp(keyword, "dependentSchemas") == 0) {
+        if (!schema_depends_on_names(keyword, part)) {
             json_t *with = object_with(c, name, bytes, json_true());
             options = schema_made_add(c, options, schema_made_set(c, with, "not", part));
             schema_child(c, n->node, keyword, name, part);
+            continue;
         }
         for (size_t i = 0; i < json_array_size(part); i++) {
             const json_t *other = json_array_get(part, i);
@@ -338,6 +349,7 @@ static const struct {
     {"properties", negate_properties},
     {"additionalProperties", negate_rest},
     {"items", negate_rest},
+    {"additionalItems", negate_rest},
     {"prefixItems", negate_prefix},
     {"contains", negate_contains},
     {"$ref", negate_ref},
@@ -348,6 +360,7 @@ static const struct {
     {"if", negate_if},
     {"dependentRequired", negate_dependent},
     {"dependentSchemas", negate_dependent},
+    {"dependencies", negate_dependent},
 };
 
 static void negate(const negation *n, const char *keyword)

@@ -121,6 +121,7 @@ static const keyword_rule rules[] = {
     {"additionalProperties", schema_apply_part},
     {"prefixItems", schema_apply_part},
     {"items", schema_apply_part},
+    {"additionalItems", schema_apply_part},
     {"$ref", apply_ref},
     {"allOf", apply_all},
     {"anyOf", apply_branches},
@@ -133,16 +134,14 @@ static const keyword_rule rules[] = {
     {"propertyNames", schema_apply_names},
     {"dependentRequired", schema_apply_dependent},
     {"dependentSchemas", schema_apply_dependent},
-    {"dependencies", schema_apply_blocked},
+    {"dependencies", schema_apply_dependent},
     {"unevaluatedProperties", schema_apply_unevaluated},
-    {"unevaluatedItems", schema_apply_blocked},
-    {"additionalItems", schema_apply_blocked},
+    {"unevaluatedItems", schema_apply_unevaluated},
     {"$dynamicRef", apply_dynamic_ref},
     {"$recursiveRef", schema_apply_blocked},
     {"extends", schema_apply_blocked},
     {"disallow", schema_apply_blocked},
     {"divisibleBy", schema_apply_blocked},
-    {"nullable", schema_apply_blocked},
 };
 
 const char *schema_next_keyword(const json_t *schema, size_t *at)
@@ -255,7 +254,8 @@ static void expand_subsets(const expansion *e, const branching *at, size_t count
     compiler *c = e->c;
     if (count > MOST_TOGETHER) {
         schema_fail(c, at->at->node, at->keyword,
-                    "cannot be enforced: more than %d options in a schema with \"unevaluatedProperties\"",
+                    "cannot be enforced: more than %d options in a schema with \"unevaluatedProperties\" or "
+                    "\"unevaluatedItems\"",
                     MOST_TOGETHER);
         return;
     }
@@ -352,7 +352,7 @@ bool schema_set_is_empty(compiler *c, const node_set *set)
     return !found;
 }
 
-/* Members and elements */
+/* Members */
 
 typedef struct member_name {
     const char *key;
@@ -383,18 +383,4 @@ void schema_member_set(compiler *c, const shape *s, const char *key, size_t byte
     }
     if (s->unevaluated)
         schema_unevaluated_set(c, s, declares_name, &(member_name){key, bytes}, out);
-}
-
-void schema_element_set(compiler *c, const shape *s, size_t index, node_set *out)
-{
-    for (const keyword_use *use = s->elements; use && !c->failed; use = use->next) {
-        const json_t *prefix = json_object_get(use->node->schema, "prefixItems");
-        const json_t *rest = json_object_get(use->node->schema, "items");
-        char text[24];
-        snprintf(text, sizeof text, "%zu", index);
-        if (index < json_array_size(prefix))
-            schema_set_add(c, out, schema_child(c, use->node, "prefixItems", text, json_array_get(prefix, index)));
-        else if (rest)
-            schema_set_add(c, out, schema_child(c, use->node, "items", NULL, rest));
-    }
 }

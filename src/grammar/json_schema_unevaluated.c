@@ -11,14 +11,13 @@ bool schema_has_unevaluated(const json_t *document)
     json_t *part;
     bool found = false;
     json_object_foreach((json_t *)document, key, part)
-        found = found || strcmp(key, "unevaluatedProperties") == 0 || schema_has_unevaluated(part);
+        found = found || strncmp(key, "unevaluated", 11) == 0 || schema_has_unevaluated(part);
     for (size_t i = 0; i < json_array_size(document) && !found; i++)
         found = schema_has_unevaluated(json_array_get(document, i));
     return found;
 }
 
-/* Whether what was applied at one place came through the other, or is there. */
-static bool is_within(const pending *at, const pending *outer)
+bool schema_is_within(const pending *at, const pending *outer)
 {
     for (; at; at = at->parent)
         if (at == outer)
@@ -29,11 +28,11 @@ static bool is_within(const pending *at, const pending *outer)
 static bool is_evaluated(compiler *c, const shape *s, const keyword_use *by, declares_member *declares, void *context)
 {
     for (const keyword_use *use = s->members; use && !c->failed; use = use->next)
-        if (!use->at->silent && is_within(use->at, by->at) &&
+        if (!use->at->silent && schema_is_within(use->at, by->at) &&
             (json_object_get(use->node->schema, "additionalProperties") || declares(c, context, use->node)))
             return true;
     for (const keyword_use *use = s->unevaluated; use; use = use->next)
-        if (use != by && use->at != by->at && is_within(use->at, by->at))
+        if (use != by && use->at != by->at && schema_is_within(use->at, by->at))
             return true;
     return false;
 }

@@ -166,10 +166,12 @@ static qn_status intersect(reader *r, allowed *to, allowed *by, qn_error *err)
     return status;
 }
 
-static qn_status read_types(const json_t *type, unsigned *out, qn_error *err)
+/* OpenAPI's "nullable" adds null to a "type". */
+static qn_status read_types(const json_t *schema, unsigned *out, qn_error *err)
 {
+    const json_t *type = json_object_get(schema, "type");
     size_t count = json_is_array(type) ? json_array_size(type) : 1;
-    *out = 0;
+    *out = json_is_true(json_object_get(schema, "nullable")) ? NOTHING : 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *name = json_is_array(type) ? json_array_get(type, i) : type;
         unsigned types = json_is_string(name) ? named_type(json_string_value(name)) : 0;
@@ -252,12 +254,13 @@ static qn_status narrow_by_constant(reader *r, json_t *value, allowed *out, qn_e
     return intersect(r, out, &by, err);
 }
 
-static qn_status narrow_by_keyword(reader *r, const char *keyword, json_t *value, int depth, allowed *out,
+static qn_status narrow_by_keyword(reader *r, const json_t *schema, const char *keyword, int depth, allowed *out,
                                    qn_error *err)
 {
+    json_t *value = json_object_get(schema, keyword);
     if (strcmp(keyword, "type") == 0) {
         unsigned types;
-        qn_status status = read_types(value, &types, err);
+        qn_status status = read_types(schema, &types, err);
         if (status != QN_OK) {
             return status;
         }
@@ -304,7 +307,7 @@ static qn_status read_schema(reader *r, const json_t *schema, int depth, allowed
     json_object_foreach((json_t *)(uintptr_t)schema, keyword, value)
     {
         if (status == QN_OK) {
-            status = narrow_by_keyword(r, keyword, value, depth, out, err);
+            status = narrow_by_keyword(r, schema, keyword, depth, out, err);
         }
     }
     if (status != QN_OK) {

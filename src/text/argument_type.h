@@ -2,8 +2,9 @@
  *
  * A model writes arguments without quotes, so `42` may be the number or the string; the schema decides. A parameter
  * that may be a string stays one (but for `null` where that is allowed, and unless only certain strings are), any other
- * is JSON where the text is, and else the string that the model wrote. Read are `type`, `enum`, `const`, `anyOf`,
- * `oneOf`, `allOf` and `$ref` within the tool's parameters; what else a schema asks for does not change the kind.
+ * is JSON where the text is, and else the string that the model wrote. Read are `type` (with OpenAPI's `nullable`),
+ * `enum`, `const`, `anyOf`, `oneOf`, `allOf` and `$ref` within the tool's parameters; what else a schema asks for does
+ * not change the kind.
  *
  * A plain value, one owner; it does not change, so that any number of threads may ask it. */
 #ifndef QN_TEXT_ARGUMENT_TYPE_H

@@ -90,12 +90,72 @@ static void test_refusals(void **state)
     SCHEMA_CHECK_REFUSALS(refusals);
 }
 
+static void test_lists_in_items_are_older_drafts_tuples(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"type\":\"array\",\"items\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"minItems\":2,\"maxItems\":2}",
+         {"[1,\"a\"]"},
+         {"[]", "[1]", "[\"a\",1]", "[1,\"a\",2]"}},
+        {"{\"items\":[{\"type\":\"integer\"}],\"additionalItems\":false}", {"[]", "[1]", "2"}, {"[\"a\"]", "[1,2]"}},
+        {"{\"items\":[{\"type\":\"integer\"}],\"additionalItems\":{\"type\":\"null\"}}",
+         {"[]", "[1]", "[1,null,null]"},
+         {"[null]", "[1,2]"}},
+        {"{\"items\":[{\"type\":\"integer\"}]}", {"[1,\"a\",{}]"}, {"[\"a\"]"}},
+        {"{\"items\":{\"type\":\"integer\"},\"additionalItems\":false}", {"[1,2]"}, {"[\"a\"]"}},
+        {"{\"items\":[],\"additionalItems\":{\"type\":\"integer\"},\"type\":\"array\"}", {"[]", "[1,2]"}, {"[\"a\"]"}},
+        {"{\"not\":{\"items\":[{\"type\":\"integer\"}]},\"type\":\"array\"}", {"[\"a\"]", "[[],1]"}, {"[]", "[1,2]"}},
+        {"{\"enum\":[[1],[\"a\"],[1,2]],\"items\":[{\"type\":\"integer\"}],\"additionalItems\":false}",
+         {"[1]"},
+         {"[\"a\"]", "[1,2]"}},
+        {"{\"items\":[{\"enum\":[1,2]},{\"enum\":[1,2]}],\"additionalItems\":false,\"uniqueItems\":true}",
+         {"[1,2]", "[2,1]", "[1]"},
+         {"[1,1]", "[3]"}},
+    };
+    SCHEMA_CHECK(examples);
+}
+
+static void test_unevaluated_items(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"unevaluatedItems\":false}",
+         {"[]", "[1]"},
+         {"[1,2]", "[\"a\"]"}},
+        {"{\"type\":\"array\",\"unevaluatedItems\":{\"type\":\"string\"}}", {"[]", "[\"a\",\"b\"]"}, {"[1]"}},
+        {"{\"allOf\":[{\"prefixItems\":[true,{\"type\":\"integer\"}]}],\"unevaluatedItems\":{\"type\":\"null\"}}",
+         {"[\"a\",1,null,null]", "[]", "3"},
+         {"[1,1,1]", "[1,null]"}},
+        {"{\"allOf\":[{\"items\":{\"type\":\"integer\"}}],\"unevaluatedItems\":false}", {"[1,2,3]"}, {"[\"a\"]"}},
+        {"{\"type\":\"array\",\"anyOf\":[{\"prefixItems\":[{\"const\":1}]},{\"prefixItems\":[true,{\"const\":2}]}],"
+         "\"unevaluatedItems\":false}",
+         {"[]", "[1]", "[1,2]", "[3,2]"},
+         {"[1,3]", "[1,2,3]"}},
+        {"{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"unevaluatedItems\":{\"type\":\"integer\"}}",
+         {"[\"a\"]", "[1,\"a\",2]"},
+         {"[]", "[1]", "[\"a\",null]"}},
+        {"{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"minContains\":0,\"unevaluatedItems\":false}",
+         {"[]", "[\"a\",\"b\"]"},
+         {"[1]"}},
+        {"{\"$schema\":\"https://json-schema.org/draft/2019-09/schema\",\"type\":\"array\",\"items\":[{}],"
+         "\"contains\":{\"type\":\"string\"},\"unevaluatedItems\":{\"type\":\"integer\"}}",
+         {"[\"a\",1]"},
+         {"[\"a\",\"b\"]", "[1,\"a\"]"}},
+        {"{\"type\":\"array\",\"not\":{\"prefixItems\":[{\"const\":1}]},\"unevaluatedItems\":{\"type\":\"integer\"}}",
+         {"[2]", "[2,3]"},
+         {"[1]", "[\"a\"]", "[]"}},
+        {"{\"type\":\"array\",\"allOf\":[{\"unevaluatedItems\":true}],\"unevaluatedItems\":false}", {"[1]"}, {"1"}},
+        {"{\"enum\":[[1],[1,2]],\"prefixItems\":[true],\"unevaluatedItems\":false}", {"[1]"}, {"[1,2]"}},
+    };
+    SCHEMA_CHECK(examples);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contains),
-        cmocka_unit_test(test_unique),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_contains),          cmocka_unit_test(test_unique),
+        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_lists_in_items_are_older_drafts_tuples),
+        cmocka_unit_test(test_unevaluated_items),
     };
     return cmocka_run_group_tests(tests, schema_init_json, NULL);
 }

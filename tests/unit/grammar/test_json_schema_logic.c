@@ -94,6 +94,33 @@ static void test_one_of_options_that_overlap(void **state)
     SCHEMA_CHECK(examples);
 }
 
+static void test_words_of_openapi_and_older_drafts(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"type\":\"integer\",\"nullable\":true}", {"1", "null"}, {"\"a\""}},
+        {"{\"type\":[\"integer\",\"string\"],\"nullable\":false}", {"1", "\"a\""}, {"null"}},
+        {"{\"type\":\"string\",\"nullable\":true,\"enum\":[\"a\"]}", {"\"a\""}, {"null", "\"b\""}},
+        {"{\"type\":\"string\",\"nullable\":true,\"enum\":[\"a\",null]}", {"\"a\"", "null"}, {"\"b\""}},
+        {"{\"nullable\":true,\"allOf\":[{\"type\":\"integer\"}]}", {"1"}, {"null"}},
+        {"{\"not\":{\"type\":\"string\",\"nullable\":true}}", {"1", "{}"}, {"null", "\"a\""}},
+        {"{\"type\":\"integer\",\"minimum\":2,\"exclusiveMinimum\":true,\"maximum\":4,\"exclusiveMaximum\":false}",
+         {"3", "4"},
+         {"2", "5"}},
+        {"{\"type\":\"integer\",\"not\":{\"minimum\":2,\"exclusiveMinimum\":true,\"exclusiveMaximum\":false}}",
+         {"2", "1"},
+         {"3"}},
+        {"{\"type\":\"object\",\"dependencies\":{\"a\":[\"b\"],\"c\":{\"required\":[\"d\"]},\"e\":[]}}",
+         {"{}", "{\"a\":1,\"b\":1}", "{\"c\":1,\"d\":1}", "{\"e\":1}"},
+         {"{\"a\":1}", "{\"c\":1}"}},
+        {"{\"not\":{\"dependencies\":{\"a\":[\"b\"],\"c\":{\"required\":[\"d\"]}}}}",
+         {"{\"a\":1}", "{\"c\":1}"},
+         {"{}", "{\"a\":1,\"b\":1}", "3"}},
+        {"{\"definitions\":{\"n\":{\"type\":\"integer\"}},\"$ref\":\"#/definitions/n\"}", {"1"}, {"\"a\""}},
+    };
+    SCHEMA_CHECK(examples);
+}
+
 /* What only narrows leaves the reader of arguments with the types that are declared. */
 static void test_arguments(void **state)
 {
@@ -104,6 +131,7 @@ static void test_arguments(void **state)
         {"{\"type\":[\"string\",\"null\"],\"not\":{\"const\":\"a\"}}", {"null", "b"}, {"a"}},
         {"{\"if\":{\"type\":\"string\"},\"then\":{\"maxLength\":1}}", {"\"a\"", "12"}, {"a", "\"ab\""}},
         {"{\"not\":{\"type\":\"string\"}}", {"12", "{}"}, {"a", "\"a\""}},
+        {"{\"type\":\"string\",\"nullable\":true,\"maxLength\":2}", {"null", "a"}, {"nul"}},
         {"{\"type\":[\"integer\",\"string\"],\"if\":true,\"then\":{\"const\":\"12\"}}", {"12"}, {"\"12\"", "13"}},
     };
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
@@ -140,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_not),
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_one_of_options_that_overlap),
+        cmocka_unit_test(test_words_of_openapi_and_older_drafts),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_refusals),
     };

@@ -179,7 +179,7 @@ static void a_form_that_cannot_be_enforced_is_told_by_its_field(void **state)
     (void)state;
     static const form cases[] = {
         {QN_FORMAT_JSON_SCHEMA, "{\"type\":\"objekt\"}", false},
-        {QN_FORMAT_JSON_SCHEMA, "{\"properties\":{\"a\":{\"unevaluatedItems\":false}}}", false},
+        {QN_FORMAT_JSON_SCHEMA, "{\"properties\":{\"a\":{\"uniqueItems\":true}}}", false},
         {QN_FORMAT_JSON_SCHEMA, "false", false},
         {QN_FORMAT_REGEX, "\"(a\"", false},
         {QN_FORMAT_REGEX, "\"a(?=b)\"", false},

@@ -441,7 +441,7 @@ static void what_cannot_be_enforced_is_refused_by_name(void **state)
         {"{\"properties\":{\"\":{}}}", "/properties/: the model's calls"},
         {"{\"properties\":{\" a\":{}}}", "/properties/ a: the model's calls"},
         {"{\"properties\":{\"a\\n\":{}}}", "the model's calls"},
-        {"{\"properties\":{\"a\":{\"unevaluatedItems\":false}}}", "/properties/a: /unevaluatedItems: "},
+        {"{\"properties\":{\"a\":{\"uniqueItems\":true}}}", "/properties/a: /uniqueItems: "},
         {"{\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":2,\"maximum\":1}}}", "/properties/a"},
         {"{\"properties\":{\"a\":{\"items\":{\"$ref\":\"#/$defs/none\"}}}}", "/properties/a: /items"},
     };

@@ -176,6 +176,8 @@ static void types_decide(void **state)
         {"{\"type\":\"boolean\"}", "True", false},
         {"{\"type\":[\"string\",\"null\"]}", "null", true},
         {"{\"type\":[\"string\",\"null\"]}", "1", false},
+        {"{\"type\":\"string\",\"nullable\":true}", "null", true},
+        {"{\"type\":\"string\",\"nullable\":false}", "null", false},
         {"{\"type\":[\"string\",\"integer\"]}", "1", false},
         {"{\"type\":[\"string\",\"integer\"]}", "null", false},
         {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", "null", true},
