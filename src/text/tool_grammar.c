@@ -9,6 +9,7 @@
 #include "grammar/json_schema.h"
 #include "text/tool_call.h"
 #include "text/tool_json.h"
+#include "text/tool_list.h"
 
 typedef struct tags {
     qn_expr call, call_end, key, key_end, value, value_end; /* the opening ones alone, the others with `line` */
@@ -50,9 +51,9 @@ static qn_status find_tags(qn_grammar_builder *b, const qn_tokenizer *tokenizer,
  * speak of properties that are never called with, or are annotations. */
 static bool asks_more(const char *keyword)
 {
-    static const char *const unenforced[] = {"enum",
+    static const char *const unenforced[] = {"$ref",
+                                             "enum",
                                              "const",
-                                             "$ref",
                                              "$dynamicRef",
                                              "$recursiveRef",
                                              "allOf",
@@ -97,6 +98,47 @@ static qn_status check_keywords(const json_t *parameters, const char *what, qn_e
         return qn_fail_field(err, QN_USAGE, "tools", "%s: /properties: send an object of schemas", what);
     }
     return QN_OK;
+}
+
+/* A schema that only leads to the one whose properties count. */
+static qn_status check_reference(const json_t *schema, const char *what, qn_error *err)
+{
+    static const char *const counted[] = {"required", "minProperties", "maxProperties", "additionalProperties",
+                                          "unevaluatedProperties"};
+    const char *keyword;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)schema, keyword, value)
+    {
+        bool more = asks_more(keyword) && strcmp(keyword, "$ref") != 0;
+        for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
+            more |= strcmp(keyword, counted[i]) == 0;
+        }
+        if (more) {
+            return qn_fail_field(
+                err, QN_USAGE, "tools",
+                "%s: /%.64s: cannot be enforced beside $ref on the arguments of a call: move it to the "
+                "schema that $ref leads to",
+                what, keyword);
+        }
+    }
+    return QN_OK;
+}
+
+/* Leads from the parameters to the schema whose properties count; `place` is where that is. */
+static qn_status find_object(const json_t *parameters, const char *what, const json_t **out, char place[160],
+                             qn_error *err)
+{
+    const json_t *at = parameters, *end = qn_tool_object_schema(parameters);
+    qn_status status = QN_OK;
+    snprintf(place, 160, "%s", what);
+    while (at != end && status == QN_OK) {
+        const char *reference = json_string_value(json_object_get(at, "$ref"));
+        status = check_reference(at, place, err);
+        snprintf(place, 160, "%s: %.90s", what, reference + 1);
+        at = qn_schema_at(parameters, reference);
+    }
+    *out = end;
+    return status;
 }
 
 /* A required property that is not declared may be anything, and no call has it. */
@@ -174,11 +216,11 @@ static qn_status read_bounds(const json_t *parameters, const char *what, qn_each
     return status;
 }
 
-static qn_status argument(qn_grammar_builder *b, const tags *t, const json_t *parameters, const char *name,
+static qn_status argument(qn_grammar_builder *b, const tags *t, const json_t *root, const char *name,
                           const json_t *schema, const char *what, qn_expr *out, qn_error *err)
 {
     static const qn_schema_options options = {.any_whitespace = false};
-    char place[160];
+    char place[256];
     qn_expr value;
     if (!can_be_called(name)) {
         return qn_fail_field(err, QN_USAGE, "tools",
@@ -187,7 +229,7 @@ static qn_status argument(qn_grammar_builder *b, const tags *t, const json_t *pa
                              what, name);
     }
     snprintf(place, sizeof place, "%s: /properties/%.64s", what, name);
-    qn_status status = qn_json_schema_expr(b, parameters, schema, QN_SCHEMA_ARGUMENT, &options, place, &value, err);
+    qn_status status = qn_json_schema_expr(b, root, schema, QN_SCHEMA_ARGUMENT, &options, place, &value, err);
     if (status == QN_OK) {
         const qn_expr parts[] = {t->key, qn_expr_text(b, name), t->key_end, t->value, value, t->value_end};
         *out = qn_expr_concat(b, parts, sizeof parts / sizeof *parts);
@@ -195,8 +237,8 @@ static qn_status argument(qn_grammar_builder *b, const tags *t, const json_t *pa
     return status;
 }
 
-static qn_status arguments(qn_grammar_builder *b, const tags *t, const json_t *parameters, const char *what,
-                           qn_expr *out, qn_error *err)
+static qn_status arguments(qn_grammar_builder *b, const tags *t, const json_t *root, const json_t *parameters,
+                           const char *what, qn_expr *out, qn_error *err)
 {
     json_t *properties = json_object_get(parameters, "properties");
     size_t count = json_object_size(properties), at = 0;
@@ -218,7 +260,7 @@ static qn_status arguments(qn_grammar_builder *b, const tags *t, const json_t *p
     {
         if (status == QN_OK) {
             required[at] = is_required(parameters, name);
-            status = argument(b, t, parameters, name, schema, what, &items[at++], err);
+            status = argument(b, t, root, name, schema, what, &items[at++], err);
         }
     }
     qn_each_once group = {.items = items, .required = required, .count = count, .separator = qn_expr_empty(b)};
@@ -256,8 +298,12 @@ static qn_status held_call(qn_grammar_builder *b, const tags *t, const json_t *f
                            qn_error *err)
 {
     qn_expr given = qn_expr_empty(b);
-    const json_t *parameters = json_object_get(function, "parameters");
-    qn_status status = json_is_object(parameters) ? arguments(b, t, parameters, what, &given, err) : QN_OK;
+    const json_t *root = json_object_get(function, "parameters"), *object = NULL;
+    char place[160];
+    qn_status status = json_is_object(root) ? find_object(root, what, &object, place, err) : QN_OK;
+    if (status == QN_OK && object != NULL) {
+        status = arguments(b, t, root, object, place, &given, err);
+    }
     *out = wrap_call(b, t, name_of(b, function), given);
     return status;
 }

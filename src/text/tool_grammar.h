@@ -8,9 +8,10 @@
  * grammar/json_schema.h: a string is bare). Keys that a tool does not declare are never called with. A tool that is not
  * held to its schema is called with any keys and any text as values.
  *
- * Of `parameters` itself properties, required, minProperties, maxProperties and type are enforced; another keyword that
- * asks something of the arguments together (anyOf, dependentRequired, ...) is refused by name, and so are bounds that
- * no call can keep, and a property whose name no call can tell: an empty one, or one with white space around. */
+ * `parameters` may be a $ref that leads to the schema in it whose properties count. Of that schema properties,
+ * required, minProperties, maxProperties and type are enforced; another keyword that asks something of the arguments
+ * together (anyOf, dependentRequired, ...) is refused by name, and so are bounds that no call can keep, and a property
+ * whose name no call can tell: an empty one, or one with white space around. */
 #ifndef QN_TEXT_TOOL_GRAMMAR_H
 #define QN_TEXT_TOOL_GRAMMAR_H
 

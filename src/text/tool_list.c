@@ -49,8 +49,7 @@ static void free_parameters(struct qn_tool_parameters *parameters)
     }
 }
 
-/* The object whose `properties` count: the schema itself, or what its $ref leads to. */
-static const json_t *follow_references(const json_t *root)
+const json_t *qn_tool_object_schema(const json_t *root)
 {
     const json_t *at = root;
     for (int hop = 0; hop < MAX_HOPS && json_object_get(at, "properties") == NULL; hop++) {
@@ -92,7 +91,7 @@ static qn_status read_parameters(qn_tool *tool, size_t *budget, qn_error *err)
         return qn_fail(err, QN_USAGE, "type: %s: the parameters of a function are an object",
                        json_is_string(type) ? json_string_value(type) : qn_json_type_name(type));
     }
-    const json_t *object = follow_references(tool->parameters);
+    const json_t *object = qn_tool_object_schema(tool->parameters);
     const json_t *properties = json_object_get(object, "properties"),
                  *others = json_object_get(object, "additionalProperties");
     if (properties != NULL && !json_is_object(properties)) {

@@ -39,4 +39,7 @@ bool qn_tool_declares(const qn_tool *tool, const char *name, size_t bytes);
 /* How the parameter's text is to be read; NULL: nothing is said of it. */
 const qn_argument_type *qn_tool_argument_type(const qn_tool *tool, const char *name, size_t bytes);
 
+/* The schema whose `properties` count: `parameters` itself, or what a $ref at its top leads to within it. */
+const json_t *qn_tool_object_schema(const json_t *parameters);
+
 #endif

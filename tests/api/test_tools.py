@@ -134,6 +134,28 @@ def test_auto_is_held_where_the_request_says_so(server):
         assert called >= 3
 
 
+def test_strict_asks_for_no_closed_or_complete_objects(server):
+    schema = {"$ref": "#/$defs/Args", "$defs": {
+        "Args": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20},
+                                                  "unit": {"$ref": "#/$defs/Unit"},
+                                                  "days": {"type": "integer", "minimum": 1, "maximum": 7,
+                                                           "nullable": True}},
+                 "required": ["city"]},
+        "Unit": {"enum": ["c", "f"]}}}
+    tool = {"type": "function", "function": {"name": "get_weather", "strict": True, "parameters": schema}}
+    for seed in range(4):
+        message, finish = answer(server, "What is the weather in Oslo?", seed, tools=[tool], tool_choice="required")
+        assert finish == "tool_calls"
+        arguments = calls_of(message)[0][1]
+        assert "city" in arguments and set(arguments) <= {"city", "unit", "days"}
+        assert arguments.get("unit", "c") in ("c", "f")
+        assert arguments.get("days") is None or 1 <= arguments["days"] <= 7
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {
+        "type": "object", "maxProperties": 1, "properties": {"a": {"type": "boolean"}}}}}
+    response = server.post(PATH, body(tools=None, response_format=form))
+    assert response.status == 200, response.body
+
+
 def test_a_stream_tells_the_same(server):
     asks = [("Tell me a story.", {"tool_choice": "required"}), ("What is the weather in Oslo?", {}),
             ("Tell me a story.", {"tool_choice": "required", "parallel_tool_calls": True})]

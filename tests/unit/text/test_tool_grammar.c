@@ -323,7 +323,7 @@ static void check_words(qn_call_rules rules, const char *const *right, const cha
 {
     qn_error err;
     qn_constraint_options o;
-    json_t *tools = parse(weather);
+    json_t *tools = rules.tools != NULL ? json_deep_copy(rules.tools) : parse(weather);
     rules.tools = tools;
     assert_int_equal(make(&rules, &o, &err), QN_OK);
     for (; *right != NULL; right++) {
@@ -405,6 +405,28 @@ static void a_tool_that_is_not_held_takes_any_arguments(void **state)
                                       "<tool_call>wx" A "</tool_call>", NULL});
 }
 
+static void parameters_may_be_a_reference(void **state)
+{
+    (void)state;
+    json_t *tools = parse(
+        "[{\"type\":\"function\",\"function\":{\"name\":\"w\",\"parameters\":{\"$ref\":\"#/$defs/"
+        "Args\",\"title\":\"T\","
+        "\"$defs\":{\"Args\":{\"$ref\":\"#/definitions/More\",\"type\":\"object\"}},\"definitions\":{\"More\":{"
+        "\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"$ref\":\"#/$defs/Args\"},"
+        "\"c\":{\"$ref\":\"#/definitions/Int\"}},\"required\":[\"a\"],\"maxProperties\":2},"
+        "\"Int\":{\"type\":\"integer\"}}}}}]");
+    check_words(
+        (qn_call_rules){.tools = tools, .min = 1, .max = 1},
+        (const char *const[]){"<tool_call>w" A "</tool_call>",
+                              "<tool_call>w" A "<arg_key>c</arg_key><arg_value>12</arg_value></tool_call>",
+                              "<tool_call>w<arg_key>b</arg_key><arg_value>{\"a\": \"\"}</arg_value>" A "</tool_call>",
+                              NULL},
+        (const char *const[]){"<tool_call>w</tool_call>", "<tool_call>w" A B "</tool_call>",
+                              "<tool_call>w" A "<arg_key>c</arg_key><arg_value>x</arg_value></tool_call>",
+                              "<tool_call>w<arg_key>b</arg_key><arg_value>{}</arg_value>" A "</tool_call>", NULL});
+    json_decref(tools);
+}
+
 /* ---- refusals ---- */
 
 static void what_cannot_be_enforced_is_refused_by_name(void **state)
@@ -421,6 +443,15 @@ static void what_cannot_be_enforced_is_refused_by_name(void **state)
         {"{\"enum\":[{}]}", "/enum: "},
         {"{\"const\":{}}", "/const: "},
         {"{\"$ref\":\"#/$defs/a\"}", "/$ref: "},
+        {"{\"$ref\":\"#\"}", "/$ref: "},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{}},\"required\":[]}",
+         "parameters: /required: cannot be enforced beside"},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\",\"anyOf\":[]},\"b\":{}}}",
+         "parameters: /$defs/a: /anyOf: cannot be enforced beside"},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"properties\":{\"b\":{}},\"required\":[\"c\"]}}}",
+         "parameters: /$defs/a: /required: \"c\" is no property"},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"properties\":{\"b\":{\"type\":\"no\"}}}}}",
+         "parameters: /$defs/a: /properties/b: /type: must be"},
         {"{\"patternProperties\":{\"a\":{}}}", "/patternProperties: "},
         {"{\"propertyNames\":{}}", "/propertyNames: "},
         {"{\"dependentRequired\":{}}", "/dependentRequired: "},
@@ -519,6 +550,7 @@ int main(void)
         cmocka_unit_test(calls_come_as_often_as_asked),
         cmocka_unit_test(only_what_may_be_called_is),
         cmocka_unit_test(a_tool_that_is_not_held_takes_any_arguments),
+        cmocka_unit_test(parameters_may_be_a_reference),
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_name),
         cmocka_unit_test(what_says_nothing_more_is_taken),
         cmocka_unit_test(a_tokenizer_without_a_tag_is_told),
