@@ -199,12 +199,12 @@ qn_status qn_hardware_measure(const qn_hardware_options *options, qn_hardware *o
         status = make_regions(r, err);
     if (status == QN_OK)
         status = qn_kernel_rates_new(options->kernels, r->all, &r->small, &r->kernels, err);
+    if (status == QN_OK && options->disk) /* first: a folder that is no good is told at once */
+        status = measure_disk(options, out, err);
     if (status == QN_OK) {
         run_rounds(r, options->seconds * (options->disk ? 1 - DISK_SHARE : 1));
         summarise(r);
         read_cpu_name(out->cpu);
-        if (options->disk)
-            status = measure_disk(options, out, err);
     }
     qn_kernel_rates_free(r->kernels);
     qn_region_free(&r->huge);

@@ -51,6 +51,17 @@ static void too_little_memory_is_an_error(void **state)
     assert_non_null(strstr(err.message, "128 MiB are the least"));
 }
 
+static void a_folder_that_is_no_good_is_told_before_all_else(void **state)
+{
+    (void)state;
+    qn_hardware_options options = options_with(LITTLE_MEMORY);
+    options.disk = "no/such/folder";
+    qn_error err;
+    assert_int_equal(qn_hardware_measure(&options, &hardware, &err), QN_RESOURCE);
+    assert_non_null(strstr(err.message, "no/such/folder: open: "));
+    assert_int_equal(hardware.figure[QN_FIGURE_BF16].samples, 0);
+}
+
 static void failing_allocations_are_errors(void **state)
 {
     (void)state;
@@ -68,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_figure_but_the_disk_has_three_samples),
         cmocka_unit_test(too_little_memory_is_an_error),
+        cmocka_unit_test(a_folder_that_is_no_good_is_told_before_all_else),
         cmocka_unit_test(failing_allocations_are_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
