@@ -75,8 +75,8 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .kind = QN_OPTION_JSON,
          .value = &flags->override_generation_config,
          .value_name = "JSON",
-         .help = "over the checkpoint's generation_config.json: temperature, top_p, top_k, min_p, do_sample, "
-                 "eos_token_id"},
+         .help = "over the checkpoint's generation_config.json: temperature, top_p, top_k, min_p, "
+                 "repetition_penalty, presence_penalty, frequency_penalty, do_sample, eos_token_id"},
     };
     qn_options_add(table, model, sizeof model / sizeof *model);
     if (with_text) {

@@ -272,7 +272,8 @@ static qn_status check_options(serve_options *o, const qn_option_table *table, q
 {
     qn_status status = check_names(&o->served_model_name, err);
     if (status == QN_OK) {
-        status = qn_template_kwargs_check(o->engine.default_chat_template_kwargs, "--default-chat-template-kwargs", err);
+        status = qn_template_kwargs_check(o->engine.default_chat_template_kwargs, "--default-chat-template-kwargs",
+                                          err);
     }
     if (status == QN_OK) {
         status = qn_engine_flags_options(&o->engine, table, engine_options, err);
@@ -316,7 +317,8 @@ static int run_serve(int argc, char **argv)
     qn_option_table table = {
         .command = "serve",
         .arguments = "MODEL_DIR",
-        .summary = "Answers OpenAI's chat API over HTTP with the model in MODEL_DIR. Flags of vLLM keep their names.",
+        .summary = "Answers OpenAI's and Anthropic's APIs over HTTP with the model in MODEL_DIR. Flags of vLLM keep "
+                   "their names.",
         .min_arguments = 1,
         .max_arguments = 1,
     };
@@ -332,5 +334,5 @@ static int run_serve(int argc, char **argv)
 }
 
 const qn_command qn_serve_command = {.name = "serve",
-                                     .summary = "answer OpenAI's chat API over HTTP",
+                                     .summary = "answer OpenAI's and Anthropic's APIs over HTTP",
                                      .run = run_serve};

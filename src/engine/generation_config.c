@@ -130,7 +130,7 @@ static qn_status other_field(const char *name, const json_t *value, const char *
     if (refuse) {
         return qn_fail(
             err, QN_BAD_INPUT,
-            "%s: %s: unknown field: give temperature, top_p, top_k, min_p, penalties, do_sample or eos_token_id", what,
+            "%s: %s: unknown field: give temperature, top_p, top_k, min_p, a penalty, do_sample or eos_token_id", what,
             name);
     }
     qn_log("%s: %s: unknown field: ignored", what, name);
