@@ -58,8 +58,8 @@ static void print_text(const qn_divergence *d, size_t context, size_t stride)
            d->median_kl, d->p99_kl, d->max_kl);
     printf("top-1 agreement %.4f\n", d->top1_agreement);
     printf("perplexity      A %.4f, B %.4f\n", d->perplexity_a, d->perplexity_b);
-    printf("scored          %zu of %zu tokens, %zu windows of %zu, stride %zu\n", d->scored, d->tokens, d->windows,
-           context, stride);
+    printf("scored          %zu of %zu tokens, %zu window%s of %zu, stride %zu\n", d->scored, d->tokens, d->windows,
+           d->windows == 1 ? "" : "s", context, stride);
     print_histogram(d);
 }
 

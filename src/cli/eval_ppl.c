@@ -38,8 +38,9 @@ static void add_options(arguments *a)
 static qn_status print_result(const arguments *a, const qn_perplexity *p, size_t context, size_t stride, qn_error *err)
 {
     if (!a->json) {
-        printf("perplexity %.4f (mean NLL %.6f over %zu of %zu tokens, %zu windows of %zu, stride %zu)\n",
-               p->perplexity, p->mean_nll, p->scored, p->tokens, p->windows, context, stride);
+        printf("perplexity %.4f (mean NLL %.6f over %zu of %zu tokens, %zu window%s of %zu, stride %zu)\n",
+               p->perplexity, p->mean_nll, p->scored, p->tokens, p->windows, p->windows == 1 ? "" : "s", context,
+               stride);
         return QN_OK;
     }
     json_t *root = json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "perplexity", p->perplexity, "mean_nll",

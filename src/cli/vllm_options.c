@@ -149,7 +149,9 @@ void qn_vllm_environment_notice(void)
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
             bool read = strncmp(*at, "VLLM_API_KEY=", strlen("VLLM_API_KEY=")) == 0; /* cli/security_options.c */
             if (strncmp(*at, prefixes[i], strlen(prefixes[i])) == 0 && !read) {
-                qn_log("%.*s: this environment variable has no effect: docs/cli.md tells what stands for it",
+                qn_log("%.*s: this environment variable has no effect: leave it out (docs/cli.md tells what stands for "
+                       "those of "
+                       "recipes)",
                        (int)strcspn(*at, "="), *at);
             }
         }

@@ -24,7 +24,7 @@ qn_status qn_kv_layout_make(qn_dtype dtype, size_t block_tokens, size_t layer_co
     if (dtype != QN_DTYPE_BF16 && dtype != QN_DTYPE_F32)
         return qn_fail(err, QN_INTERNAL, "KV layout: rows of %s: only BF16 and F32 are stored", qn_dtype_name(dtype));
     if (block_tokens < MIN_BLOCK_TOKENS || block_tokens > MAX_BLOCK_TOKENS || (block_tokens & (block_tokens - 1)) != 0)
-        return qn_fail(err, QN_USAGE, "KV block size: %zu tokens: use a power of two from %d to %d", block_tokens,
+        return qn_fail(err, QN_USAGE, "--block-size: %zu tokens: use a power of two from %d to %d", block_tokens,
                        MIN_BLOCK_TOKENS, MAX_BLOCK_TOKENS);
     if (layer_count < 1 || layer_count > QN_KV_MAX_LAYERS)
         return qn_fail(err, QN_INTERNAL, "KV layout: %zu layers: 1 to %d are supported", layer_count, QN_KV_MAX_LAYERS);

@@ -44,7 +44,9 @@ static qn_status read_certificates(const char *path, char **text, certificates *
     int result = gnutls_x509_crt_list_import2(&out->list, &out->count, &data, GNUTLS_X509_FMT_PEM, 0);
     if (result < 0) {
         *out = (certificates){0};
-        return qn_fail(err, QN_BAD_INPUT, "%s: no certificate in PEM can be read: %s", path, gnutls_strerror(result));
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: no certificate in PEM can be read (%s): give the server's certificate as PEM text", path,
+                       gnutls_strerror(result));
     }
     return QN_OK;
 }
@@ -89,7 +91,9 @@ static qn_status check_key(const char *path, char *text, gnutls_x509_crt_t certi
     if (result == GNUTLS_E_DECRYPTION_FAILED) {
         status = qn_fail(err, QN_BAD_INPUT, "%s: the key is encrypted: give one without a passphrase", path);
     } else if (result < 0) {
-        status = qn_fail(err, QN_BAD_INPUT, "%s: no private key in PEM can be read: %s", path, gnutls_strerror(result));
+        status = qn_fail(err, QN_BAD_INPUT,
+                         "%s: no private key in PEM can be read (%s): give the key to the certificate as PEM text",
+                         path, gnutls_strerror(result));
     } else if (!belong_together(certificate, key)) {
         status = qn_fail(err, QN_BAD_INPUT, "%s: not the key to the first certificate of %s: give the two that match",
                          path, certificate_path);

@@ -3,6 +3,7 @@
  * pieces; a piece is encoded by BPE. All memory for it lives for one call. */
 #include "text/tokenizer.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -94,7 +95,13 @@ qn_status qn_tokenizer_open(const char *path, qn_tokenizer **out, qn_error *err)
     char *file = qn_path_join(path, "tokenizer.json");
     if (!file)
         return qn_fail_memory(err, path, strlen(path));
-    qn_status status = open_file(file, out, err);
+    /* no wrong path: a folder without one is a model that is random, or half copied */
+    qn_status status = lstat(file, &info) != 0 && errno == ENOENT
+                           ? qn_fail(err, QN_BAD_INPUT,
+                                     "%s: has no tokenizer.json: copy it from the model's release, or name a folder "
+                                     "that has one",
+                                     path)
+                           : open_file(file, out, err);
     qn_free(file);
     return status;
 }

@@ -227,7 +227,7 @@ static void test_opens_a_folder_or_a_file(void **state)
     assert_int_equal(qn_tokenizer_size(from_file), 1536);
     qn_tokenizer_free(from_file);
     assert_int_equal(qn_tokenizer_open("models", &from_file, &err), QN_BAD_INPUT);
-    assert_non_null(strstr(err.message, "models/tokenizer.json"));
+    assert_non_null(strstr(err.message, "models: has no tokenizer.json: copy it from"));
     assert_int_equal(qn_tokenizer_open("no/such/place", &from_file, &err), QN_BAD_INPUT);
     qn_tokenizer_free(t);
     qn_tokenizer_free(NULL);
