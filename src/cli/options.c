@@ -136,10 +136,13 @@ static qn_status unknown_option(const qn_option_table *table, const char *name, 
         return qn_fail_field(err, QN_USAGE, word, "--%s: no such option of %s: %s", word, table->command, advice);
     }
     const char *names[QN_OPTIONS_MAX];
+    size_t count = 0;
     for (size_t i = 0; i < table->option_count; i++) {
-        names[i] = table->options[i].name;
+        if (table->options[i].kind != QN_OPTION_REFUSED) { /* a suggestion that is refused in its turn helps nobody */
+            names[count++] = table->options[i].name;
+        }
     }
-    const char *near = qn_nearest_name(word, names, table->option_count);
+    const char *near = qn_nearest_name(word, names, count);
     if (near != NULL) {
         return qn_fail_field(err, QN_USAGE, word, "--%s: no such option of %s: did you mean --%s?", word,
                              table->command, near);

@@ -14,6 +14,7 @@ static const char folder_first[] = "the model's folder is the first argument: qu
 static const char no_download[] = "nothing is downloaded: fetch the model, and name its folder as the first argument";
 static const char one_process[] = "one process computes in this version, with all CPUs: leave it out";
 static const char no_gpu[] = "all layers run on CPUs: leave it out";
+static const char no_gpu_memory[] = "there is no GPU memory to share out: leave it out";
 static const char no_flash[] = "attention has one kernel for each instruction set: leave it out";
 static const char mapped[] = "weights are mapped from their files: leave it out";
 static const char bf16_cache[] = "the KV cache is BF16: leave it out";
@@ -62,6 +63,13 @@ static const other_name names[] = {
     {"--system-prompt", "system", NULL},
     {"-s", "seed", of_requests},
     {"--seed", NULL, of_requests},
+    {"--context-length", "max-model-len", NULL},
+    {"--max-running-requests", "max-num-seqs", NULL},
+    {"--chunked-prefill-size", "max-num-batched-tokens", NULL},
+    {"--speculative-algorithm", "speculative-config", NULL},
+    {"--speculative-num-steps", "speculative-config", NULL},
+    {"--speculative-num-draft-tokens", "speculative-config", NULL},
+    {"--num-speculative-tokens", "speculative-config", NULL},
     {"--temp", "temperature", of_requests},
     {"--temperature", NULL, of_requests},
     {"--top-k", NULL, of_requests},
@@ -95,10 +103,21 @@ static const other_name names[] = {
     {"--cache-type-v", NULL, bf16_cache},
     {"-cb", NULL, always},
     {"--cont-batching", NULL, always},
+    {"--enable-metrics", NULL, always},
     {"--jinja", NULL, always},
     {"--metrics", NULL, always},
     {"--reasoning-format", NULL, "reasoning is always told apart: leave it out"},
     {"-q", NULL, of_checkpoint},
+    {"--mem-fraction-static", NULL, no_gpu_memory},
+    {"--disable-radix-cache", NULL, "--no-enable-prefix-caching does that"},
+    {"--grammar-backend", NULL, "grammars are quern's own: leave it out"},
+    {"--tp", NULL, one_process},
+    {"--tp-size", NULL, one_process},
+    {"--dp", NULL, one_process},
+    {"--dp-size", NULL, one_process},
+    {"--ep-size", NULL, one_process},
+    {"-dcp", NULL, one_process},
+    {"-O", NULL, "nothing is compiled: leave it out"},
     {"-tp", NULL, one_process},
     {"-pp", NULL, one_process},
     {"-dp", NULL, one_process},

@@ -1,4 +1,4 @@
-/* What options of llama.cpp and short forms of vLLM's are called here.
+/* What options of llama.cpp and SGLang and short forms of vLLM's are called here.
  *
  * None of these names is an option of quern. Where one is met, the error says which option means the same, or why there
  * is none, instead of guessing by the letters. */

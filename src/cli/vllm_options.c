@@ -14,6 +14,7 @@ static const char *const formats[] = {"auto", "hf", NULL};
 static const char *const generate[] = {"generate", "auto", NULL};
 static const char *const glm[] = {"glm45", "glm47", NULL};
 static const char *const local[] = {"mp", "uni", NULL};
+static const char *const implementations[] = {"auto", "vllm", NULL};
 static const char *const raw_logprobs[] = {"raw_logprobs", NULL};
 static const char *const most_logprobs[] = {"20", NULL};
 static const char *const quantisations[] = {"mxfp4", "compressed-tensors", "quark", "gpt_oss_mxfp4", NULL};
@@ -24,6 +25,7 @@ static const char *const backends[] = {"auto", "xgrammar", "guidance", "outlines
 static const char later[] = "not in this version";
 static const char no_gpu[] = "there is no GPU memory to share out";
 static const char no_graph[] = "nothing is compiled or captured";
+static const char own_kernels[] = "each instruction set has one kernel for it";
 static const char no_code[] = "a checkpoint's code is never run";
 static const char from_disk[] = "weights are mapped from the model's folder as they are";
 static const char own_grammars[] = "grammars are quern's own";
@@ -38,6 +40,10 @@ static const qn_option notices[] = {
     {.name = "max-seq-len-to-capture", .value_name = "N", .help = no_graph},
     {.name = "compilation-config", .value_name = "JSON", .help = no_graph},
     {.name = "enforce-eager", .help = no_graph},
+    {.name = "optimization-level", .value_name = "N", .help = no_graph},
+    {.name = "attention-backend", .value_name = "NAME", .help = own_kernels},
+    {.name = "moe-backend", .value_name = "NAME", .help = own_kernels},
+    {.name = "disable-cascade-attn", .help = own_kernels},
     {.name = "dtype", .value_name = "TYPE", .help = "weights compute in BF16 with float32 sums", .choices = bfloat16},
     {.name = "reasoning-parser", .value_name = "NAME", .help = "GLM's reasoning is always split off", .choices = glm},
     {.name = "enable-reasoning", .help = "GLM's reasoning is always split off"},
@@ -49,6 +55,9 @@ static const qn_option notices[] = {
     {.name = "disable-custom-all-reduce", .help = "there is one process"},
     {.name = "max-parallel-loading-workers", .value_name = "N", .help = from_disk},
     {.name = "load-format", .value_name = "FORMAT", .help = from_disk, .choices = weights},
+    {.name = "safetensors-load-strategy", .value_name = "NAME", .help = from_disk},
+    {.name = "model-impl", .value_name = "NAME", .help = "the model is quern's own", .choices = implementations},
+    {.name = "language-model-only", .help = "the models are text models"},
     {.name = "use-tqdm-on-load", .help = "what lasts always tells its progress"},
     {.name = "config-format", .value_name = "FORMAT", .help = "config.json is read", .choices = formats},
     {.name = "tokenizer-mode", .value_name = "MODE", .help = "tokenizer.json is read", .choices = auto_only},
@@ -74,6 +83,10 @@ static const qn_option refused[] = {
     {.name = "data-parallel-size-local", .value_name = "N", .help = later, .choices = one},
     {.name = "data-parallel-address", .value_name = "HOST", .help = later},
     {.name = "data-parallel-rpc-port", .value_name = "N", .help = later},
+    {.name = "decode-context-parallel-size", .value_name = "N", .help = later, .choices = one},
+    {.name = "prefill-context-parallel-size", .value_name = "N", .help = later, .choices = one},
+    {.name = "api-server-count", .value_name = "N", .help = "one process answers", .choices = one},
+    {.name = "stream-interval", .value_name = "N", .help = later, .choices = one},
     {.name = "enable-expert-parallel", .help = later},
     {.name = "enable-eplb", .help = later},
     {.name = "prefix-caching-hash-algo", .value_name = "ALGO", .help = later},

@@ -245,6 +245,7 @@ static void test_three_classes(void **state)
     assert_refused(PARSE("d", "--enable-lora"), &err, "enable-lora", "not in this version");
     assert_int_equal(PARSE("d", "--no-enable-lora"), QN_OK);
     assert_refused(PARSE("d", "--temprature", "1"), &err, "temprature", "did you mean --temperature?");
+    assert_refused(PARSE("d", "--enable-dora"), &err, "enable-dora", "see quern try --help");
     assert_refused(PARSE("d", "--frobnicate"), &err, "frobnicate", "see quern try --help");
     assert_refused(PARSE("d", "-x"), &err, "", "-x: no such option");
 }

@@ -44,6 +44,7 @@ static void test_an_option_that_means_the_same_is_named(void **state)
     (void)state;
     assert_told("serve", "-c", "-c: no such option of serve: give --max-model-len TOKENS");
     assert_told("serve", "--ctx-size=4096", "--ctx-size: no such option of serve: give --max-model-len TOKENS");
+    assert_told("serve", "--context-length", "--context-length: no such option of serve: give --max-model-len TOKENS");
     assert_told("serve", "--ctx_size", "--ctx-size: no such option of serve: give --max-model-len TOKENS");
     assert_told("run", "-sys", "-sys: no such option of run: give --system TEXT");
 }

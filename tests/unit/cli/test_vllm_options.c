@@ -91,6 +91,9 @@ static void test_what_changes_no_result_is_accepted(void **state)
     assert_parses(QN_USAGE, "--response-role=user", "--response-role: ");
     assert_parses(QN_OK, "--async-scheduling", "quern: --async-scheduling: ");
     assert_parses(QN_OK, "--no-async-scheduling", "async-scheduling: ");
+    assert_parses(QN_OK, "--model-impl=vllm", "quern: --model-impl: ");
+    assert_parses(QN_USAGE, "--model-impl=transformers", "give one of auto, vllm");
+    assert_parses(QN_USAGE, "--api-server-count=2", "--api-server-count: one process answers");
     assert_parses(QN_OK, "--compilation-config.level=3", "quern: --compilation-config: ");
     assert_parses(QN_USAGE, "--structured-outputs-config.backend=xgrammar", "--structured-outputs-config: ");
     assert_parses(QN_OK, "--gpu-memory-utilization=0.9", "quern: --gpu-memory-utilization: ");
