@@ -26,7 +26,8 @@ static qn_status check_type(size_t index, const json_t *tool, qn_error *err)
     if (type == NULL || (json_is_string(type) && strcmp(json_string_value(type), "custom") == 0)) {
         return QN_OK;
     }
-    return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].type: %.40s: only custom tools are supported", index,
+    return qn_fail_field(err, QN_USAGE, "tools",
+                         "tools[%zu].type: %.40s: only custom tools are supported: send such tools alone", index,
                          json_is_string(type) ? json_string_value(type) : qn_json_type_name(type));
 }
 
@@ -113,7 +114,9 @@ static qn_status read_named(const json_t *choice, qn_tool_choice *out, qn_error 
     qn_status status = qn_tool_choice_allow(out, name, &found, err);
     return status != QN_OK || found
                ? status
-               : qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice.name: %.128s is none of the tools", name);
+               : qn_fail_field(err, QN_USAGE, "tool_choice",
+                               "tool_choice.name: %.128s is none of the tools: send the name of one that tools has",
+                               name);
 }
 
 static qn_status read_choice(const json_t *choice, qn_tool_choice *out, qn_unknown_fields *unknown, qn_error *err)

@@ -30,7 +30,8 @@ static qn_status check_tool(size_t index, const json_t *tool, bool nested, qn_un
         {.name = "strict"},      {.name = "defer_loading", .rule = QN_FIELD_NEUTRAL, .neutral = "false"}};
     const json_t *type = json_object_get(tool, "type");
     if (!is_type(tool, "function")) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].type: %.40s: only function is supported", index,
+        return qn_fail_field(err, QN_USAGE, "tools",
+                             "tools[%zu].type: %.40s: only function is supported: send such tools alone", index,
                              json_is_string(type) ? json_string_value(type) : "missing or not a string");
     }
     const json_t *function = function_of(tool, nested);
@@ -111,7 +112,8 @@ static qn_status allow(const json_t *entry, bool nested, qn_tool_choice *out, qn
     qn_status status = qn_tool_choice_allow(out, name, &found, err);
     return status != QN_OK || found
                ? status
-               : qn_fail_field(err, QN_USAGE, "tool_choice", "tool_choice: %.64s is none of the tools", name);
+               : qn_fail_field(err, QN_USAGE, "tool_choice",
+                               "tool_choice: %.64s is none of the tools: send the name of one that tools has", name);
 }
 
 /* "auto", "none" or "required". */

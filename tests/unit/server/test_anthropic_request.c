@@ -121,7 +121,8 @@ static void test_tools(void **state)
         WITH("'tool_choice':{'type':'none'},'tools':[{'type':'custom','name':'f','input_schema':{},'strict':false}]"));
     assert_refused(WITH("'tools':{}"), "tools", "list");
     assert_refused(WITH("'tools':[3]"), "tools", "tools[0]");
-    assert_refused(WITH("'tools':[{'type':'web_search_20250305','name':'web_search'}]"), "tools", "web_search");
+    assert_refused(WITH("'tools':[{'type':'web_search_20250305','name':'web_search'}]"), "tools",
+                   "web_search_20250305: only custom tools are supported: send such tools alone");
     assert_refused(WITH("'tools':[{'name':'f g','input_schema':{}}]"), "tools", "tools[0].name");
     assert_refused(WITH("'tools':[{'name':'f'}]"), "tools", "input_schema");
     assert_refused(WITH("'tools':[{'name':'f','input_schema':{},'description':3}]"), "tools", "description");

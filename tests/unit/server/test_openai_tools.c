@@ -184,7 +184,7 @@ static void wrong_tools_are_refused(void **state)
         {"[null]", "tools[0].type"},
         {"[{}]", "missing or not a string"},
         {"[{'type':1}]", "missing or not a string"},
-        {"[{'type':'web_search'}]", "tools[0].type: web_search: only function"},
+        {"[{'type':'web_search'}]", "tools[0].type: web_search: only function is supported: send such tools alone"},
         {"[" F ",{'type':'function'}]", "tools[1].function: missing"},
         {"[{'type':'function','function':'f'}]", "tools[0].function: missing or no object"},
         {"[{'type':'function','function':{}}]", "tools[0].function.name: give 1 to 64"},
