@@ -156,6 +156,7 @@ static qn_status run(const arguments *a, qn_error *err)
         status = qn_eval_text_read(&a->text, &text, &bytes, err);
     }
     if (status == QN_OK) {
+        options.without_chat = true;
         options.needed_tokens = qn_eval_context(&a->text, SIZE_MAX);
         status = open_model(&options, 'A', a->table.argument[0], &engine_a, err);
     }

@@ -310,6 +310,7 @@ static qn_status run(qn_run_options *options, qn_error *err)
         return status;
     }
     if (options->raw) {
+        engine_options.without_chat = true;
         status = refuse_with_raw(options, err);
     }
     if (status == QN_OK && options->json && options->show_thinking) {

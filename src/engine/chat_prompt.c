@@ -17,7 +17,7 @@ qn_status qn_engine_chat_prompt_ending(const qn_engine *engine, const json_t *me
     qn_buffer text = {0};
     qn_span_list spans = {0};
     if (engine->chat == NULL) {
-        return qn_fail(err, QN_INTERNAL, "chat: the engine was opened without text");
+        return qn_fail(err, QN_INTERNAL, "chat: the engine was opened without a template");
     }
     qn_status status = render(engine, messages, tools, kwargs, end, &text, &spans, err);
     if (status == QN_OK) {

@@ -112,7 +112,7 @@ static qn_status open_text(qn_engine *engine, const qn_engine_options *options, 
     }
     engine->think_begin = qn_tokenizer_find_added(engine->tokenizer, "<think>");
     engine->think_end = qn_tokenizer_find_added(engine->tokenizer, "</think>");
-    return qn_chat_open(options->model_dir, options->chat_template, &engine->chat, err);
+    return options->without_chat ? QN_OK : qn_chat_open(options->model_dir, options->chat_template, &engine->chat, err);
 }
 
 static qn_status read_generation_config(qn_engine *engine, const qn_engine_options *options, qn_error *err)

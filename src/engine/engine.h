@@ -51,6 +51,7 @@ typedef struct qn_engine_options {
     bool trace_drafts;               /* every step makes all drafts, paying or not, and qn_step shows their logits */
     const json_t *override_generation_config; /* over the checkpoint's generation_config.json; NULL: nothing */
     bool without_text;                        /* model only: no tokenizer, no template (eval logits on ids) */
+    bool without_chat;                        /* a tokenizer, no template: texts as they are (run --raw, eval ppl) */
 } qn_engine_options;
 
 /* Logs what the run will hold (model, KV, step buffers) before it allocates it. */
@@ -65,7 +66,7 @@ void qn_engine_close(qn_engine *engine);
 
 const qn_config *qn_engine_config(const qn_engine *engine);
 const qn_tokenizer *qn_engine_tokenizer(const qn_engine *engine); /* NULL: without_text */
-const qn_chat *qn_engine_chat(const qn_engine *engine);
+const qn_chat *qn_engine_chat(const qn_engine *engine);           /* NULL: without_text, without_chat */
 size_t qn_engine_max_model_len(const qn_engine *engine);
 size_t qn_engine_max_num_seqs(const qn_engine *engine);
 uint64_t qn_engine_load_us(const qn_engine *engine);
