@@ -1,4 +1,4 @@
-/* What an open model holds; for model.c, forward.c and mtp.c alone. */
+/* What an open model holds; for model.c, forward.c, mtp.c and work.c alone. */
 #ifndef QN_MODEL_STATE_H
 #define QN_MODEL_STATE_H
 

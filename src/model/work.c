@@ -1,0 +1,106 @@
+/* Counted from the weights' own shapes, so that the formats of a checkpoint need no cases here. */
+#include "model/work.h"
+
+#include "base/size.h"
+#include "model/state.h"
+
+/* Of one layer's attention over all rows of the call. */
+typedef struct key_counts {
+    double attended, attended_rows; /* (row, key) pairs; rows of the cache that are read for them */
+    double scored, scored_rows;     /* the same of the indexer */
+} key_counts;
+
+static key_counts count_keys(const qn_model *model, const qn_segment *segments, size_t segment_count)
+{
+    key_counts all = {0};
+    for (size_t s = 0; s < segment_count; s++) {
+        size_t end = segments[s].start + segments[s].count, attended = 0;
+        for (size_t keys = segments[s].start + 1; keys <= end; keys++) {
+            bool chooses = keys > model->workspace.dense_keys;
+            attended += chooses ? model->config->index_topk : keys;
+            all.scored += chooses ? (double)keys : 0;
+        }
+        all.attended += (double)attended;
+        all.attended_rows += (double)qn_min_size(attended, end);
+        all.scored_rows += end > model->workspace.dense_keys ? (double)end : 0;
+    }
+    return all;
+}
+
+static void add_product(qn_part_work *work, const qn_matrix *w, double rows)
+{
+    work->flops += 2 * rows * (double)w->rows * (double)w->cols;
+    work->bytes += (double)qn_matrix_bytes(w);
+}
+
+/* kv_b_proj's rows of W_k (for absorbing) or W_v (for expanding), of all heads. */
+static void add_head_rows(qn_part_work *work, const qn_matrix *kv_b, double share, double rows)
+{
+    work->flops += 2 * rows * share * (double)kv_b->rows * (double)kv_b->cols;
+    work->bytes += share * (double)qn_matrix_bytes(kv_b);
+}
+
+static void add_attention(const qn_model *model, const qn_attention_weights *w, const key_counts *keys, double rows,
+                          qn_part_work work[QN_PARTS])
+{
+    const qn_config *c = model->config;
+    double value_bytes = (double)qn_dtype_bits(model->kernels->kv_dtype) / 8, latent = (double)c->kv_lora_rank;
+    double width = latent + (double)c->qk_rope_head_dim, heads = (double)c->num_attention_heads;
+    double nope = (double)c->qk_nope_head_dim / (double)(c->qk_nope_head_dim + c->v_head_dim);
+    const qn_matrix *const projections[] = {&w->q_a_proj, &w->kv_a_proj, &w->q_b_proj, &w->o_proj};
+    for (size_t i = 0; i < sizeof projections / sizeof *projections; i++)
+        add_product(&work[QN_PART_PROJECTIONS], projections[i], rows);
+    add_head_rows(&work[QN_PART_ABSORB], &w->kv_b_proj, nope, rows);
+    add_head_rows(&work[QN_PART_EXPAND], &w->kv_b_proj, 1 - nope, rows);
+    work[QN_PART_ATTEND].flops += 2 * keys->attended * heads * (width + latent);
+    work[QN_PART_ATTEND].bytes += keys->attended_rows * width * value_bytes;
+    if (!w->has_indexer)
+        return;
+    double dim = (double)c->index_head_dim;
+    const qn_matrix *const indexer[] = {&w->indexer.wq_b, &w->indexer.wk, &w->indexer.weights_proj};
+    for (size_t i = 0; i < sizeof indexer / sizeof *indexer; i++)
+        add_product(&work[QN_PART_PROJECTIONS], indexer[i], rows);
+    work[QN_PART_INDEX_SCORES].flops += 2 * keys->scored * (double)c->index_n_heads * dim;
+    work[QN_PART_INDEX_SCORES].bytes += keys->scored_rows * dim * value_bytes;
+}
+
+static void add_mlp(const qn_mlp_weights *w, double rows, double experts, qn_part_work *work)
+{
+    if (w->count == 0)
+        return;
+    const qn_matrix *const matrices[] = {w->gate, w->up, w->down};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        work->flops += 2 * rows * (double)matrices[i]->rows * (double)matrices[i]->cols;
+        work->bytes += experts * (double)qn_matrix_bytes(matrices[i]);
+    }
+}
+
+static size_t sparse_layers(const qn_config *config)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < config->num_hidden_layers; i++)
+        count += config->layer_is_sparse[i];
+    return count;
+}
+
+void qn_model_add_work(const qn_model *model, const qn_segment *segments, size_t segment_count, size_t experts,
+                       size_t logit_rows, qn_part_work work[QN_PARTS])
+{
+    const qn_config *c = model->config;
+    const key_counts keys = count_keys(model, segments, segment_count);
+    double rows = 0, sparse = (double)sparse_layers(c);
+    for (size_t s = 0; s < segment_count; s++)
+        rows += (double)segments[s].count;
+    for (size_t i = 0; i < c->num_hidden_layers; i++) {
+        const qn_layer_weights *layer = &model->weights.layers[i];
+        add_attention(model, &layer->attention, &keys, rows, work);
+        add_mlp(&layer->dense, rows, 1, &work[layer->is_sparse ? QN_PART_SHARED : QN_PART_DENSE]);
+        if (layer->is_sparse) {
+            add_product(&work[QN_PART_ROUTER], &layer->router, rows);
+            add_mlp(&layer->experts, rows * (double)c->num_experts_per_tok, (double)experts / sparse,
+                    &work[QN_PART_EXPERTS]);
+        }
+    }
+    if (logit_rows > 0)
+        add_product(&work[QN_PART_HEAD], &model->weights.lm_head, (double)logit_rows);
+}
