@@ -1,11 +1,9 @@
-#include <ctype.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench_serve.h"
 #include "cli/options.h"
+#include "cli/size_list.h"
 
 enum { LONGEST_S = 86400 };
 static const int64_t LARGEST_SEED = INT64_C(1) << 52;
@@ -158,27 +156,6 @@ static qn_status bad_list(const char *option, const char *text, const char *want
     return qn_fail_field(err, QN_USAGE, option, "--%s: '%.200s': give %s", option, text, wanted);
 }
 
-/* Numbers from `least` to `most`, at most `room`, with commas between. */
-static qn_status read_numbers(const char *option, const char *text, size_t least, size_t most, size_t room, size_t *out,
-                              size_t *count, qn_error *err)
-{
-    char wanted[96];
-    snprintf(wanted, sizeof wanted, "1 to %zu numbers from %zu to %zu with commas between", room, least, most);
-    *count = 0;
-    for (const char *at = text;; at++) {
-        char *end;
-        if (!isdigit((unsigned char)*at) || *count == room)
-            return bad_list(option, text, wanted, err);
-        unsigned long value = strtoul(at, &end, 10);
-        if (value < least || value > most || (*end != ',' && *end != '\0'))
-            return bad_list(option, text, wanted, err);
-        out[(*count)++] = value;
-        if (*end == '\0')
-            return QN_OK;
-        at = end;
-    }
-}
-
 static qn_status read_switches(const char *option, const char *text, size_t out[2], size_t *count, qn_error *err)
 {
     static const struct {
@@ -204,8 +181,8 @@ static qn_status read_settings(const lists *l, qn_serve_bench *b, qn_error *err)
     if (l->prefix_caching)
         status = read_switches("prefix-caching", l->prefix_caching, switches, &switch_count, err);
     if (status == QN_OK && l->speculation)
-        status = read_numbers("speculation", l->speculation, 0, MOST_DRAFTS, QN_BENCH_MAX_POINTS, drafts, &draft_count,
-                              err);
+        status = qn_size_list_read("speculation", l->speculation, 0, MOST_DRAFTS, QN_BENCH_MAX_POINTS, drafts,
+                                   &draft_count, err);
     for (size_t i = 0; status == QN_OK && i < switch_count * draft_count; i++) {
         b->settings[b->setting_count++] = (qn_serve_setting){
             .prefix_caching = l->prefix_caching ? (int)switches[i / draft_count] : QN_SETTING_DEFAULT,
@@ -268,11 +245,11 @@ static qn_status complete(qn_serve_bench *b, const lists *l, qn_error *err)
         return usage("shared-prefix-tokens", "as long as the prompt: give less, or more --prompt-tokens", err);
     qn_status status = read_settings(l, b, err);
     if (status == QN_OK)
-        status = read_numbers("concurrency", l->concurrency, 1, QN_SERVE_MAX_CLIENTS, QN_BENCH_MAX_POINTS,
-                              b->concurrency, &b->concurrency_count, err);
+        status = qn_size_list_read("concurrency", l->concurrency, 1, QN_SERVE_MAX_CLIENTS, QN_BENCH_MAX_POINTS,
+                                   b->concurrency, &b->concurrency_count, err);
     if (status == QN_OK)
-        status = read_numbers("long-prompts", l->long_prompts, 1, QN_SERVE_MAX_TOKENS, QN_SERVE_MAX_LONG,
-                              b->stress.long_tokens, &b->stress.long_count, err);
+        status = qn_size_list_read("long-prompts", l->long_prompts, 1, QN_SERVE_MAX_TOKENS, QN_SERVE_MAX_LONG,
+                                   b->stress.long_tokens, &b->stress.long_count, err);
     b->stress.workload = b->overload.workload = *w;
     b->overload.seconds = l->overload_s;
     return status;
