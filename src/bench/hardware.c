@@ -52,7 +52,7 @@ static void note(series *s, double value)
         s->value[s->count++] = value;
 }
 
-static void read_cpu_name(char out[QN_CPU_NAME_BYTES])
+void qn_cpu_name(char out[QN_CPU_NAME_BYTES])
 {
     char *text;
     size_t bytes;
@@ -204,7 +204,7 @@ qn_status qn_hardware_measure(const qn_hardware_options *options, qn_hardware *o
     if (status == QN_OK) {
         run_rounds(r, options->seconds * (options->disk ? 1 - DISK_SHARE : 1));
         summarise(r);
-        read_cpu_name(out->cpu);
+        qn_cpu_name(out->cpu);
     }
     qn_kernel_rates_free(r->kernels);
     qn_region_free(&r->huge);

@@ -19,6 +19,9 @@ enum { QN_ROW_POINTS = 7, QN_THREAD_COUNTS = 12, QN_CPU_NAME_BYTES = 96, QN_ISA_
 /* The rows of activations that matrix products are measured with: 1, 2, 4, 8, 16, 64, 512. */
 extern const size_t qn_row_points[QN_ROW_POINTS];
 
+/* As /proc/cpuinfo calls it; "unknown" when it does not. */
+void qn_cpu_name(char out[QN_CPU_NAME_BYTES]);
+
 typedef enum qn_figure {
     QN_FIGURE_FP32_ONE_THREAD, /* GFLOP/s of fused multiply-adds from registers, the widest that the CPU has */
     QN_FIGURE_FP32,

@@ -8,10 +8,12 @@ static int command_main(int argc, char **argv)
 {
     static const qn_subcommand benches[] = {
         {"hw", "measure this machine: memory, arithmetic, quern's kernels, a disk", qn_bench_hw},
+        {"decode", "measure decoding by part of the model, beside this machine's limits", qn_bench_decode},
+        {"prefill", "measure prompts by part of the model, beside this machine's limits", qn_bench_prefill},
         {"grammar", "measure structured output: compiling grammars, making token masks", qn_bench_grammar},
         {"serve", "measure a chat server under load: throughput, waiting, long prompts, overload", qn_bench_serve},
     };
-    static const char *const later[] = {"kernels", "decode", "prefill"};
+    static const char *const later[] = {"kernels"};
     const qn_subcommands all = {.command = "bench",
                                 .kind = "bench",
                                 .kinds = "benches",

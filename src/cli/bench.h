@@ -2,8 +2,10 @@
 #ifndef QN_CLI_BENCH_H
 #define QN_CLI_BENCH_H
 
+int qn_bench_decode(int argc, char **argv);
 int qn_bench_grammar(int argc, char **argv);
 int qn_bench_hw(int argc, char **argv);
+int qn_bench_prefill(int argc, char **argv);
 int qn_bench_serve(int argc, char **argv);
 
 #endif

@@ -1,0 +1,54 @@
+/* A model with caches as long as wanted, to run single calls of and see where their time goes.
+ *
+ * The caches are filled with random rows in place of those of a true prompt, which would take minutes for 32K tokens:
+ * a call reads and computes the same with them, since nothing in it depends on what the values are, but for which
+ * experts and keys are chosen. Not for the scores of anything. One thread at a time. */
+#ifndef QN_BENCH_MODEL_RIG_H
+#define QN_BENCH_MODEL_RIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "model/model.h"
+#include "model/work.h"
+
+typedef struct qn_model_rig qn_model_rig;
+
+typedef struct qn_model_rig_options {
+    qn_checkpoint *checkpoint; /* nothing was taken of it yet; it outlives the rig */
+    size_t threads;            /* 0: all CPUs */
+    size_t sequences;          /* caches, each of context_tokens */
+    size_t context_tokens;     /* positions of a sequence; the model has as many */
+    size_t max_rows;           /* of a call */
+    uint64_t seed;
+} qn_model_rig_options;
+
+/* One call, measured. */
+typedef struct qn_call_times {
+    double seconds;                /* qn_model_forward and qn_model_logits */
+    double part_seconds[QN_PARTS]; /* together no more than seconds */
+    qn_part_work work[QN_PARTS];
+    size_t experts; /* read in it, of all sparse layers together */
+} qn_call_times;
+
+/* QN_RESOURCE when the caches do not fit. */
+qn_status qn_model_rig_open(const qn_model_rig_options *options, qn_model_rig **out, qn_error *err);
+void qn_model_rig_close(qn_model_rig *rig); /* NULL is fine */
+
+const qn_model *qn_model_rig_model(const qn_model_rig *rig);
+qn_pool *qn_model_rig_pool(qn_model_rig *rig);
+const qn_kernels *qn_model_rig_kernels(const qn_model_rig *rig);
+size_t qn_model_rig_cache_bytes(const qn_model_rig *rig);
+
+/* Touches every page of the weights, so that calls find them in memory and mapped: what the system has dropped of the
+ * files since is read again. */
+void qn_model_rig_touch_weights(qn_model_rig *rig);
+
+/* The first `sequences` sequences, each with `rows` random tokens at positions from `start` on; logits of each one's
+ * last row, if wanted. Adds to *times. */
+qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, bool logits,
+                            qn_call_times *times, qn_error *err);
+
+#endif

@@ -1,0 +1,276 @@
+/* Samples are kept as they come, point by point, and made into statistics at the end. */
+#include "bench/model_speed.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "base/size.h"
+#include "base/system_memory.h"
+#include "bench/model_rig.h"
+#include "bench/yardstick.h"
+
+typedef struct series {
+    double value[QN_SPEED_MAX_REPEATS];
+    size_t count;
+} series;
+
+/* Of a whole call or of one part. */
+typedef struct timed_series {
+    series seconds, read_share, peak_share;
+} timed_series;
+
+typedef struct point_series {
+    timed_series all, part[QN_PARTS];
+    qn_part_work work[QN_PARTS]; /* of all samples */
+    double experts;
+} point_series;
+
+typedef struct limit_series { /* a sample for each of each point's */
+    double *small, *huge, *peak;
+    size_t count;
+} limit_series;
+
+typedef struct bench {
+    const qn_model_speed_options *options;
+    qn_model_speed *out;
+    qn_checkpoint *checkpoint;
+    qn_model_rig *rig;
+    qn_speed_point point[QN_SPEED_MAX_POINTS]; /* those that are measured */
+    size_t point_count;
+    qn_yardstick yardstick;
+    point_series *points; /* [point_count] */
+    limit_series limits;
+} bench;
+
+static size_t tokens_of(const qn_model_speed_options *o, const qn_speed_point *p)
+{
+    return p->context + (o->kind == QN_SPEED_DECODE ? 1 : p->count);
+}
+
+static qn_status choose_points(bench *b, qn_error *err)
+{
+    const qn_model_speed_options *o = b->options;
+    size_t positions = qn_checkpoint_config(b->checkpoint)->max_position_embeddings, left_out = 0;
+    for (size_t i = 0; i < o->point_count; i++) {
+        size_t tokens = tokens_of(o, &o->points[i]);
+        if (tokens <= positions)
+            b->point[b->point_count++] = o->points[i];
+        else if (!o->leaves_out || i == 0)
+            return qn_fail_field(err, QN_USAGE, "context",
+                                 "--context: %zu tokens and what follows them are %zu, and the model's context is %zu: "
+                                 "give less",
+                                 o->points[i].context, tokens, positions);
+        else
+            left_out++;
+    }
+    if (left_out > 0)
+        qn_log("bench: %zu of %zu settings are left out: the model's context is %zu", left_out, o->point_count,
+               positions);
+    return QN_OK;
+}
+
+static qn_status open_rig(bench *b, qn_error *err)
+{
+    const qn_model_speed_options *o = b->options;
+    qn_status status = qn_checkpoint_open(o->model_dir, &b->checkpoint, err);
+    if (status == QN_OK)
+        status = choose_points(b, err);
+    if (status != QN_OK)
+        return status;
+    qn_model_rig_options rig = {
+        .checkpoint = b->checkpoint, .threads = o->threads, .sequences = 1, .max_rows = 1, .seed = o->seed};
+    for (size_t i = 0; i < b->point_count; i++) {
+        size_t count = b->point[i].count;
+        bool decode = o->kind == QN_SPEED_DECODE;
+        rig.context_tokens = qn_max_size(rig.context_tokens, tokens_of(o, &b->point[i]));
+        rig.sequences = qn_max_size(rig.sequences, decode ? count : 1);
+        rig.max_rows = qn_max_size(rig.max_rows, decode ? count : qn_min_size(count, o->max_rows));
+    }
+    b->out->max_rows = rig.max_rows;
+    return qn_model_rig_open(&rig, &b->rig, err);
+}
+
+static qn_status open_series(bench *b, qn_error *err)
+{
+    const qn_model_speed_options *o = b->options;
+    size_t samples = b->point_count * o->repeats;
+    b->points = qn_alloc_zero(b->point_count, sizeof *b->points);
+    b->limits.small = qn_alloc(samples, sizeof(double));
+    b->limits.huge = qn_alloc(samples, sizeof(double));
+    b->limits.peak = qn_alloc(samples, sizeof(double));
+    if (!b->points || !b->limits.small || !b->limits.huge || !b->limits.peak)
+        return qn_fail_memory(err, "samples of the bench", b->point_count * sizeof *b->points);
+    return QN_OK;
+}
+
+static qn_status run_point(bench *b, const qn_speed_point *p, qn_call_times *times, qn_error *err)
+{
+    const qn_model_speed_options *o = b->options;
+    if (o->kind == QN_SPEED_DECODE)
+        return qn_model_rig_call(b->rig, p->count, p->context, 1, true, times, err);
+    qn_status status = QN_OK;
+    for (size_t done = 0; done < p->count && status == QN_OK;) {
+        size_t rows = qn_min_size(o->max_rows, p->count - done);
+        status = qn_model_rig_call(b->rig, 1, p->context + done, rows, done + rows == p->count, times, err);
+        done += rows;
+    }
+    return status;
+}
+
+static void note(series *s, double value)
+{
+    s->value[s->count++] = value;
+}
+
+static void note_timed(timed_series *s, double seconds, const qn_part_work *work, const qn_limits *limits)
+{
+    bool any = seconds > 0; /* a part that took no time did no work */
+    note(&s->seconds, seconds);
+    note(&s->read_share, any ? work->bytes / seconds / 1e9 / limits->read_small : 0);
+    note(&s->peak_share, any && limits->peak > 0 ? work->flops / seconds / 1e9 / limits->peak : 0);
+}
+
+static void note_sample(bench *b, point_series *s, const qn_call_times *times, const qn_limits *limits)
+{
+    qn_part_work all = {0};
+    for (qn_model_part p = 0; p < QN_PARTS; p++) {
+        note_timed(&s->part[p], times->part_seconds[p], &times->work[p], limits);
+        s->work[p].flops += times->work[p].flops;
+        s->work[p].bytes += times->work[p].bytes;
+        all.flops += times->work[p].flops;
+        all.bytes += times->work[p].bytes;
+    }
+    s->experts += (double)times->experts;
+    note_timed(&s->all, times->seconds, &all, limits);
+    b->limits.small[b->limits.count] = limits->read_small;
+    b->limits.huge[b->limits.count] = limits->read_huge;
+    b->limits.peak[b->limits.count++] = limits->peak;
+}
+
+static void warn_of_memory(const bench *b)
+{
+    size_t weights = qn_model_weight_bytes(qn_model_rig_model(b->rig)), available = qn_memory_available("");
+    if (available > 0 && weights > available)
+        qn_log("bench: the weights are %zu MiB and %zu MiB of memory are available: reading the disk is in the figures",
+               weights >> 20, available >> 20);
+}
+
+static qn_status run_rounds(bench *b, qn_error *err)
+{
+    const qn_model_speed_options *o = b->options;
+    qn_progress progress;
+    qn_progress_begin(&progress, &(qn_progress_setup){.label = "measuring",
+                                                      .unit = "samples",
+                                                      .total = (o->repeats + 1) * b->point_count,
+                                                      .style = o->show_progress ? QN_PROGRESS_AUTO : QN_PROGRESS_OFF});
+    qn_status status = QN_OK;
+    for (size_t round = 0; round <= o->repeats && status == QN_OK; round++) {
+        qn_model_rig_touch_weights(b->rig);
+        for (size_t i = 0; i < b->point_count && status == QN_OK; i++) {
+            qn_call_times times = {0};
+            const qn_limits limits = qn_yardstick_sample(&b->yardstick);
+            if (o->stop && atomic_load(o->stop))
+                status = qn_fail(err, QN_CANCELLED, "bench: stopped: nothing is told of what was measured");
+            else
+                status = run_point(b, &b->point[i], &times, err);
+            if (status == QN_OK && round > 0)
+                note_sample(b, &b->points[i], &times, &limits);
+            qn_progress_add(&progress, 1);
+        }
+    }
+    qn_progress_finish(&progress);
+    return status;
+}
+
+static qn_statistic scaled(const series *s, double factor)
+{
+    double values[QN_SPEED_MAX_REPEATS];
+    for (size_t i = 0; i < s->count; i++)
+        values[i] = s->value[i] * factor;
+    return qn_statistic_of(values, s->count);
+}
+
+static qn_statistic rates(const series *seconds, double amount)
+{
+    double values[QN_SPEED_MAX_REPEATS];
+    for (size_t i = 0; i < seconds->count; i++)
+        values[i] = amount / seconds->value[i];
+    return qn_statistic_of(values, seconds->count);
+}
+
+static void summarise_point(const bench *b, size_t i)
+{
+    const qn_speed_point *p = &b->point[i];
+    const point_series *s = &b->points[i];
+    qn_point_speed *out = &b->out->point[i];
+    double samples = (double)s->all.seconds.count;
+    *out = (qn_point_speed){.point = *p,
+                            .steps = b->options->kind == QN_SPEED_DECODE ? 1
+                                                                         : qn_ceil_div(p->count, b->options->max_rows),
+                            .ms = scaled(&s->all.seconds, 1e3),
+                            .tokens = rates(&s->all.seconds, (double)p->count),
+                            .read_share = scaled(&s->all.read_share, 1),
+                            .peak_share = scaled(&s->all.peak_share, 1)};
+    for (qn_model_part part = 0; part < QN_PARTS; part++) {
+        out->part[part] = (qn_part_speed){.ms = scaled(&s->part[part].seconds, 1e3),
+                                          .read_share = scaled(&s->part[part].read_share, 1).median,
+                                          .peak_share = scaled(&s->part[part].peak_share, 1).median,
+                                          .flops = s->work[part].flops / samples,
+                                          .bytes = s->work[part].bytes / samples};
+        out->flops += out->part[part].flops;
+        out->bytes += out->part[part].bytes;
+    }
+    if (b->out->sparse_layers > 0)
+        out->experts = s->experts / samples / (double)(b->out->sparse_layers * out->steps);
+}
+
+static void summarise(bench *b)
+{
+    const qn_model_speed_options *o = b->options;
+    const qn_config *c = qn_model_config(qn_model_rig_model(b->rig));
+    qn_model_speed *out = b->out;
+    out->kind = o->kind;
+    qn_cpu_name(out->cpu);
+    snprintf(out->isa, sizeof out->isa, "%s", qn_model_rig_kernels(b->rig)->name);
+    out->threads = qn_pool_threads(qn_model_rig_pool(b->rig));
+    out->layers = c->num_hidden_layers;
+    for (size_t i = 0; i < c->num_hidden_layers; i++)
+        out->sparse_layers += c->layer_is_sparse[i];
+    out->weight_bytes = qn_model_weight_bytes(qn_model_rig_model(b->rig));
+    out->cache_bytes = qn_model_rig_cache_bytes(b->rig);
+    out->region_bytes = b->yardstick.small.bytes;
+    out->bf16_peak = b->yardstick.bf16;
+    out->read_small = qn_statistic_of(b->limits.small, b->limits.count);
+    out->read_huge = qn_statistic_of(b->limits.huge, b->limits.count);
+    out->peak = qn_statistic_of(b->limits.peak, b->limits.count);
+    out->point_count = b->point_count;
+    for (size_t i = 0; i < b->point_count; i++)
+        summarise_point(b, i);
+}
+
+qn_status qn_model_speed_measure(const qn_model_speed_options *options, qn_model_speed *out, qn_error *err)
+{
+    bench b = {.options = options, .out = out};
+    *out = (qn_model_speed){.kind = options->kind};
+    qn_status status = open_rig(&b, err);
+    if (status == QN_OK)
+        status = qn_yardstick_open(qn_model_rig_pool(b.rig), qn_model_rig_kernels(b.rig), &b.yardstick, err);
+    if (status == QN_OK)
+        status = open_series(&b, err);
+    if (status == QN_OK) {
+        warn_of_memory(&b);
+        status = run_rounds(&b, err);
+    }
+    if (status == QN_OK)
+        summarise(&b);
+    qn_free(b.points);
+    qn_free(b.limits.small);
+    qn_free(b.limits.huge);
+    qn_free(b.limits.peak);
+    qn_yardstick_close(&b.yardstick);
+    qn_model_rig_close(b.rig);
+    qn_checkpoint_close(b.checkpoint);
+    return status;
+}

@@ -1,0 +1,85 @@
+/* How fast a model decodes and takes prompts on this machine, by part, beside the machine's own limits.
+ *
+ * Everything is measured in rounds, as bench/hardware.h does: in a round each point gives one sample, and right before
+ * it memory is read plainly and arithmetic is done out of registers, so that a machine whose speed drifts moves all of
+ * them alike. The first round is not counted. Caches hold random rows (bench/model_rig.h). */
+#ifndef QN_BENCH_MODEL_SPEED_H
+#define QN_BENCH_MODEL_SPEED_H
+
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "bench/hardware.h"
+#include "bench/statistic.h"
+#include "model/parts.h"
+
+enum { QN_SPEED_MAX_POINTS = 64, QN_SPEED_MAX_REPEATS = 64, QN_SPEED_MAX_SEQUENCES = 1024 };
+
+typedef enum qn_speed_kind {
+    QN_SPEED_DECODE, /* a step of one token for each of some sequences, with logits for each */
+    QN_SPEED_PREFILL /* a prompt of one sequence, in steps of max_rows tokens at most; logits of the last one */
+} qn_speed_kind;
+
+typedef struct qn_speed_point {
+    size_t context; /* tokens in the cache before */
+    size_t count;   /* sequences (decode), tokens of the prompt (prefill) */
+} qn_speed_point;
+
+typedef struct qn_model_speed_options {
+    qn_speed_kind kind;
+    const char *model_dir;
+    const qn_speed_point *points;
+    size_t point_count; /* 1 .. QN_SPEED_MAX_POINTS */
+    bool leaves_out;    /* points beyond the model's context are left out with a line, but for the first */
+    size_t repeats;     /* samples of a point, 1 .. QN_SPEED_MAX_REPEATS */
+    size_t threads;     /* 0: all CPUs */
+    size_t max_rows;    /* prefill: tokens of a step */
+    uint64_t seed;      /* of the tokens */
+    bool show_progress;
+    const atomic_bool *stop; /* set by a signal's handler: stop soon; may be NULL */
+} qn_model_speed_options;
+
+/* Work is that of one sample, in the mean (which experts are taken differs); rates are work by the median of times. */
+typedef struct qn_part_speed {
+    qn_statistic ms;
+    double flops, bytes;
+    double read_share, peak_share; /* medians, as of a point; 0 where there is no such work */
+} qn_part_speed;
+
+typedef struct qn_point_speed {
+    qn_speed_point point;
+    size_t steps;        /* calls of a sample */
+    qn_statistic ms;     /* of a sample */
+    qn_statistic tokens; /* a second */
+    double flops, bytes;
+    double experts;          /* that were read in a sparse layer of a step, in the mean; 0: there is no such layer */
+    qn_statistic read_share; /* bytes a second by the plain read right before (4 KiB pages, as the mapped weights) */
+    qn_statistic peak_share; /* the same of arithmetic */
+    qn_part_speed part[QN_PARTS];
+} qn_point_speed;
+
+typedef struct qn_model_speed {
+    qn_speed_kind kind;
+    char cpu[QN_CPU_NAME_BYTES], isa[QN_ISA_NAME_BYTES];
+    size_t threads, layers, sparse_layers, max_rows;
+    size_t weight_bytes, cache_bytes, region_bytes; /* region: that the plain reads read */
+    bool bf16_peak;                                 /* the peak is of BF16 dot products, else of float32 FMA */
+    qn_statistic read_small, read_huge;             /* GB/s from 4 KiB and 2 MiB pages */
+    qn_statistic peak;                              /* GFLOP/s, of the instruction that the kernels use */
+    qn_point_speed point[QN_SPEED_MAX_POINTS];
+    size_t point_count;
+} qn_model_speed;
+
+/* QN_USAGE: a point is beyond the model's context (field "context"). QN_RESOURCE: no memory for the caches.
+ * QN_CANCELLED.
+ */
+qn_status qn_model_speed_measure(const qn_model_speed_options *options, qn_model_speed *out, qn_error *err);
+
+/* json_decref frees; NULL when out of memory. */
+json_t *qn_model_speed_to_json(const qn_model_speed *speed);
+
+#endif

@@ -1,0 +1,71 @@
+#include "bench/model_speed.h"
+
+static const char FORM[] = "quern-model-speed-1";
+
+static void set(json_t *object, const char *name, json_t *value, bool *failed)
+{
+    if (json_object_set_new(object, name, value) != 0)
+        *failed = true;
+}
+
+static json_t *statistic(const qn_statistic *s)
+{
+    return json_pack("{s:f, s:f, s:f, s:I}", "min", s->min, "median", s->median, "max", s->max, "samples",
+                     (json_int_t)s->samples);
+}
+
+/* A part's rates by its median time; 0 where no time went by. */
+static json_t *part_json(const qn_part_speed *part, double whole_ms)
+{
+    double gflops = part->ms.median > 0 ? part->flops / part->ms.median / 1e6 : 0;
+    double gbps = part->ms.median > 0 ? part->bytes / part->ms.median / 1e6 : 0;
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "ms", statistic(&part->ms), "time_share",
+                     part->ms.median / whole_ms, "flops", part->flops, "bytes", part->bytes, "gflops", gflops,
+                     "peak_share", part->peak_share, "gbps", gbps, "read_share", part->read_share);
+}
+
+static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
+{
+    bool failed = false;
+    json_t *parts = json_object();
+    for (qn_model_part i = 0; i < QN_PARTS; i++)
+        set(parts, qn_part_name(i), part_json(&p->part[i], p->ms.median), &failed);
+    json_t *out = json_pack("{s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "context",
+                            (json_int_t)p->point.context, speed->kind == QN_SPEED_DECODE ? "batch" : "prompt",
+                            (json_int_t)p->point.count, "steps", (json_int_t)p->steps, "ms", statistic(&p->ms),
+                            "tokens_per_second", statistic(&p->tokens), "experts_per_layer", p->experts, "flops",
+                            p->flops, "bytes", p->bytes, "gflops", p->flops / p->ms.median / 1e6, "gbps",
+                            p->bytes / p->ms.median / 1e6, "peak_share", statistic(&p->peak_share), "read_share",
+                            statistic(&p->read_share), "parts", parts);
+    if (failed) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
+static json_t *limits_json(const qn_model_speed *s)
+{
+    return json_pack("{s:o, s:o, s:I, s:o, s:s}", "read_small_pages_gbps", statistic(&s->read_small),
+                     "read_huge_pages_gbps", statistic(&s->read_huge), "read_bytes", (json_int_t)s->region_bytes,
+                     "peak_gflops", statistic(&s->peak), "peak_of", s->bf16_peak ? "bf16" : "fp32");
+}
+
+json_t *qn_model_speed_to_json(const qn_model_speed *s)
+{
+    bool failed = false;
+    json_t *points = json_array();
+    for (size_t i = 0; i < s->point_count; i++)
+        failed |= json_array_append_new(points, point_json(&s->point[i], s)) != 0;
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "form", FORM, "bench",
+                             s->kind == QN_SPEED_DECODE ? "decode" : "prefill", "cpu", s->cpu, "isa", s->isa, "threads",
+                             (json_int_t)s->threads, "layers", (json_int_t)s->layers, "sparse_layers",
+                             (json_int_t)s->sparse_layers, "weight_bytes", (json_int_t)s->weight_bytes, "cache_bytes",
+                             (json_int_t)s->cache_bytes, "max_rows", (json_int_t)s->max_rows, "cache", "random rows",
+                             "limits", limits_json(s), "points", points);
+    if (failed) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
+}

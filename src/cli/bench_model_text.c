@@ -1,0 +1,89 @@
+#include <stdio.h>
+
+#include "base/amounts.h"
+#include "cli/bench_model.h"
+#include "cli/chart.h"
+
+enum { BAR_CELLS = 16 };
+
+static const char *label_of(qn_model_part part)
+{
+    static const char *const labels[QN_PARTS] = {
+        [QN_PART_REST] = "norms and the rest",
+        [QN_PART_PROJECTIONS] = "attention's projections",
+        [QN_PART_ABSORB] = "  queries absorbed",
+        [QN_PART_ATTEND] = "  attention core",
+        [QN_PART_EXPAND] = "  values expanded",
+        [QN_PART_INDEX_SCORES] = "indexer, scores",
+        [QN_PART_INDEX_CHOICE] = "indexer, choice",
+        [QN_PART_ROUTER] = "router",
+        [QN_PART_EXPERTS] = "experts",
+        [QN_PART_SHARED] = "shared experts",
+        [QN_PART_DENSE] = "dense MLP",
+        [QN_PART_HEAD] = "head",
+    };
+    return labels[part];
+}
+
+/* A rate and its share of a limit; neither where there is no such work. */
+static void print_rate(double work, double ms, double share)
+{
+    if (work > 0 && ms > 0)
+        printf(" %8.1f %4.0f %%", work / ms / 1e6, 100 * share);
+    else
+        printf(" %8s %6s", "-", "-");
+}
+
+static void print_part(const qn_point_speed *p, qn_model_part part, bool blocks)
+{
+    const qn_part_speed *t = &p->part[part];
+    char bar[QN_BAR_BYTES];
+    double share = t->ms.median / p->ms.median;
+    printf("  %-24s %9.3f %9.3f %9.3f %4.0f %% %s", label_of(part), t->ms.min, t->ms.median, t->ms.max, 100 * share,
+           qn_chart_bar(share, BAR_CELLS, blocks, bar));
+    print_rate(t->flops, t->ms.median, t->peak_share);
+    print_rate(t->bytes, t->ms.median, t->read_share);
+    printf("\n");
+}
+
+static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool blocks)
+{
+    static const qn_model_part order[] = {QN_PART_PROJECTIONS,  QN_PART_ABSORB,       QN_PART_ATTEND, QN_PART_EXPAND,
+                                          QN_PART_INDEX_SCORES, QN_PART_INDEX_CHOICE, QN_PART_ROUTER, QN_PART_EXPERTS,
+                                          QN_PART_SHARED,       QN_PART_DENSE,        QN_PART_HEAD,   QN_PART_REST};
+    if (s->kind == QN_SPEED_DECODE)
+        printf("\ndecode, %zu at once, after %zu tokens", p->point.count, p->point.context);
+    else
+        printf("\nprompt of %zu tokens, after %zu, in %zu step%s", p->point.count, p->point.context, p->steps,
+               p->steps == 1 ? "" : "s");
+    printf(": %.2f tokens/s (%.2f to %.2f)\n", p->tokens.median, p->tokens.min, p->tokens.max);
+    printf("  %.2f GB needed, %.1f %% of the plain read (%.1f to %.1f); %.1f GFLOP, %.1f %% of the peak (%.1f to %.1f)",
+           p->bytes / 1e9, 100 * p->read_share.median, 100 * p->read_share.min, 100 * p->read_share.max, p->flops / 1e9,
+           100 * p->peak_share.median, 100 * p->peak_share.min, 100 * p->peak_share.max);
+    if (p->experts > 0)
+        printf("; %.1f experts read in a layer", p->experts);
+    printf("\n  %-24s %9s %9s %9s %6s %*s %8s %6s %8s %6s\n", "part, ms", "min", "median", "max", "share", BAR_CELLS,
+           "", "GFLOP/s", "peak", "GB/s", "read");
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (p->part[order[i]].ms.max > 0 && (p->part[order[i]].flops > 0 || p->part[order[i]].ms.median > 0))
+            print_part(p, order[i], blocks);
+    printf("  %-24s %9.3f %9.3f %9.3f\n", "all", p->ms.min, p->ms.median, p->ms.max);
+}
+
+void qn_bench_model_print(const qn_model_speed *s, const char *model)
+{
+    bool blocks = qn_locale_has_utf8();
+    char weights[QN_MEMORY_TEXT_BYTES], caches[QN_MEMORY_TEXT_BYTES], region[QN_MEMORY_TEXT_BYTES];
+    printf("%s: %zu layer%s, %zu of them sparse; %s of weights; caches of %s with random rows in place of a prompt's\n",
+           model, s->layers, s->layers == 1 ? "" : "s", s->sparse_layers, qn_memory_text(s->weight_bytes, weights),
+           qn_memory_text(s->cache_bytes, caches));
+    printf("%s, %zu thread%s, kernels %s\n", s->cpu, s->threads, s->threads == 1 ? "" : "s", s->isa);
+    printf("plain read of %s in between: 4 KiB pages, as the weights have, %.1f GB/s (%.1f to %.1f), 2 MiB pages %.1f "
+           "(%.1f to %.1f)\n",
+           qn_memory_text(s->region_bytes, region), s->read_small.median, s->read_small.min, s->read_small.max,
+           s->read_huge.median, s->read_huge.min, s->read_huge.max);
+    printf("arithmetic out of registers in between: %s %.1f GFLOP/s (%.1f to %.1f)\n",
+           s->bf16_peak ? "BF16 dot products" : "float32 multiply-adds", s->peak.median, s->peak.min, s->peak.max);
+    for (size_t i = 0; i < s->point_count; i++)
+        print_point(s, &s->point[i], blocks);
+}

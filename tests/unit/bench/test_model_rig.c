@@ -1,0 +1,82 @@
+/* What a call tells adds up, its work is that of the shapes, and every failing allocation is an error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/fault.h"
+#include "bench/model_rig.h"
+
+static const char MODEL[] = "models/quern-tiny";
+enum { CONTEXT = 300, ROWS = 8 };
+
+static qn_model_rig_options options_of(qn_checkpoint *checkpoint)
+{
+    return (qn_model_rig_options){
+        .checkpoint = checkpoint, .threads = 2, .sequences = 2, .context_tokens = CONTEXT, .max_rows = ROWS};
+}
+
+static qn_checkpoint *open_checkpoint(void)
+{
+    qn_checkpoint *checkpoint;
+    qn_error err;
+    assert_int_equal(qn_checkpoint_open(MODEL, &checkpoint, &err), QN_OK);
+    return checkpoint;
+}
+
+static void parts_sum_up(void **state)
+{
+    (void)state;
+    qn_checkpoint *checkpoint = open_checkpoint();
+    const qn_model_rig_options options = options_of(checkpoint);
+    qn_model_rig *rig;
+    qn_error err;
+    assert_int_equal(qn_model_rig_open(&options, &rig, &err), QN_OK);
+    qn_model_rig_touch_weights(rig);
+    qn_call_times times = {0};
+    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT - 4, 4, true, &times, &err), QN_OK);
+    double sum = 0;
+    for (qn_model_part p = 0; p < QN_PARTS; p++) {
+        assert_true(times.part_seconds[p] >= 0);
+        sum += times.part_seconds[p];
+    }
+    assert_true(sum > 0 && sum <= times.seconds * (1 + 1e-9));
+    assert_true(times.experts > 0 && times.work[QN_PART_EXPERTS].bytes > 0);
+    assert_true(times.work[QN_PART_HEAD].flops > 0);
+
+    /* the same call adds the same work, but for the experts; without logits there is no head */
+    double attended = times.work[QN_PART_ATTEND].flops, head = times.work[QN_PART_HEAD].flops;
+    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT - 4, 4, false, &times, &err), QN_OK);
+    assert_true(times.work[QN_PART_ATTEND].flops == 2 * attended);
+    assert_true(times.work[QN_PART_HEAD].flops == head);
+    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT, 1, true, &times, &err), QN_USAGE);
+    qn_model_rig_close(rig);
+    qn_checkpoint_close(checkpoint);
+}
+
+static void every_failing_allocation(void **state)
+{
+    (void)state;
+    qn_status status = QN_RESOURCE;
+    for (long nth = 1; status != QN_OK; nth++) {
+        assert_true(nth < 1000);
+        qn_checkpoint *checkpoint = open_checkpoint();
+        const qn_model_rig_options options = options_of(checkpoint);
+        qn_model_rig *rig;
+        qn_error err;
+        qn_fault_arm(QN_FAULT_ALLOC, nth);
+        status = qn_model_rig_open(&options, &rig, &err);
+        qn_fault_disarm();
+        assert_true(status == QN_OK || status == QN_RESOURCE);
+        if (status == QN_OK)
+            qn_model_rig_close(rig);
+        qn_checkpoint_close(checkpoint);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_sum_up), cmocka_unit_test(every_failing_allocation)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
