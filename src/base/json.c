@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/json_wide.h"
 #include "base/memory.h"
 
 enum { DEEPEST_NESTING = 512 };
@@ -205,7 +206,7 @@ const char *qn_json_type_name(const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
-        return "object";
+        return qn_json_wide_digits(value) != NULL ? "integer beyond 64 bits" : "object";
     case JSON_ARRAY:
         return "array";
     case JSON_STRING:

@@ -27,7 +27,8 @@ qn_status qn_json_parse_file(const char *path, size_t limit_bytes, json_t **out,
  * end. Numbers that 15 digits tell exactly have no more (0.1 stays 0.1). To be released with qn_free. */
 qn_status qn_json_text(const json_t *value, const char *what, char **out, qn_error *err);
 
-/* "object", "array", "string", "integer", "number", "boolean", "null". */
+/* "object", "array", "string", "integer", "number", "boolean", "null"; "integer beyond 64 bits" of what stands for one
+ * (json_wide.h). */
 const char *qn_json_type_name(const json_t *value);
 
 #endif

@@ -2,7 +2,7 @@
  * have guessed; in the parsed value that key is exchanged for the one that no text can spell. */
 #include "base/json_wide.h"
 
-#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -113,4 +113,59 @@ qn_status qn_json_parse_wide(const char *text, size_t bytes, const char *what, j
 const char *qn_json_wide_digits(const json_t *value)
 {
     return json_object_size(value) == 1 ? json_string_value(json_object_get(value, wide_key)) : NULL;
+}
+
+bool qn_json_is_object(const json_t *value)
+{
+    return json_is_object(value) && qn_json_wide_digits(value) == NULL;
+}
+
+static int append(const char *text, size_t bytes, void *out)
+{
+    qn_buffer_append(out, text, bytes);
+    return 0;
+}
+
+static bool write_object(const json_t *value, size_t most_bytes, qn_buffer *out)
+{
+    void *it = json_object_iter((json_t *)(uintptr_t)value);
+    bool whole = true;
+    qn_buffer_char(out, '{');
+    for (bool first = true; it != NULL && whole; first = false) {
+        qn_buffer_text(out, first ? "" : ",");
+        qn_buffer_json_string(out, json_object_iter_key(it), json_object_iter_key_len(it));
+        qn_buffer_char(out, ':');
+        whole = qn_json_wide_write(json_object_iter_value(it), most_bytes, out);
+        it = json_object_iter_next((json_t *)(uintptr_t)value, it);
+    }
+    qn_buffer_char(out, '}');
+    return whole;
+}
+
+static bool write_array(const json_t *value, size_t most_bytes, qn_buffer *out)
+{
+    bool whole = true;
+    qn_buffer_char(out, '[');
+    for (size_t i = 0; i < json_array_size(value) && whole; i++) {
+        qn_buffer_text(out, i == 0 ? "" : ",");
+        whole = qn_json_wide_write(json_array_get(value, i), most_bytes, out);
+    }
+    qn_buffer_char(out, ']');
+    return whole;
+}
+
+bool qn_json_wide_write(const json_t *value, size_t most_bytes, qn_buffer *out)
+{
+    const char *digits = qn_json_wide_digits(value);
+    bool whole = true;
+    if (digits != NULL) {
+        qn_buffer_text(out, digits);
+    } else if (json_is_object(value)) {
+        whole = write_object(value, most_bytes, out);
+    } else if (json_is_array(value)) {
+        whole = write_array(value, most_bytes, out);
+    } else {
+        whole = json_dump_callback(value, append, out, JSON_COMPACT | JSON_ENCODE_ANY) == 0;
+    }
+    return whole && !out->failed && out->size <= most_bytes;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/json_wide.h"
 #include "base/memory.h"
 #include "grammar/json_schema_compiler.h"
 
@@ -114,7 +115,7 @@ const schema_node *schema_new_node(compiler *c, const json_t *schema, const char
         at = (at + 1) & (c->node_capacity - 1);
     c->node_slots[at] = node;
     c->node_count++;
-    if (!json_is_object(schema) && !json_is_boolean(schema))
+    if (!qn_json_is_object(schema) && !json_is_boolean(schema))
         schema_fail(c, node, NULL, "not a schema but a value of type %s: a schema is an object or a boolean",
                     schema ? qn_json_type_name(schema) : "unknown");
     return node;

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "server/chat_messages.h"
 
 /* Claude Code tells its server this in a system block; it differs from request to request, so that as text of the
@@ -90,7 +91,7 @@ static qn_status take_call(turn *t, size_t at, const json_t *block, qn_error *er
     const json_t *id = json_object_get(block, "id");
     const json_t *name = json_object_get(block, "name");
     const json_t *input = qn_field_get(block, "input");
-    if (!json_is_string(id) || !json_is_string(name) || !json_is_object(input)) {
+    if (!json_is_string(id) || !json_is_string(name) || !qn_json_is_object(input)) {
         return bad_block(t, at, "send {\"type\": \"tool_use\", \"id\": ..., \"name\": ..., \"input\": {...}}", err);
     }
     if (t->calls == NULL) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "server/anthropic_messages.h"
 #include "server/anthropic_tools.h"
 #include "server/request_body.h"
@@ -158,7 +159,7 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
     if (config == NULL) {
         return QN_OK;
     }
-    if (!json_is_object(config)) {
+    if (!qn_json_is_object(config)) {
         return qn_fail_field(err, QN_USAGE, "output_config", "output_config: %s given: send an object",
                              qn_json_type_name(config));
     }

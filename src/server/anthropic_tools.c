@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "text/tool_list.h"
 
 static qn_status bad_tool(size_t index, const char *reason, qn_error *err)
@@ -43,7 +44,7 @@ static qn_status check_tool(size_t index, const json_t *tool, qn_unknown_fields 
         {.name = "eager_input_streaming", .rule = QN_FIELD_FREE}, /* arguments always come as they are made */
         {.name = "defer_loading", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
     };
-    if (!json_is_object(tool)) {
+    if (!qn_json_is_object(tool)) {
         return bad_tool(index, ": send {\"name\": ..., \"description\": ..., \"input_schema\": {...}}", err);
     }
     qn_status status = check_type(index, tool, err);
@@ -61,7 +62,7 @@ static qn_status check_tool(size_t index, const json_t *tool, qn_unknown_fields 
     if (description != NULL && !json_is_string(description)) {
         return bad_tool(index, ".description: send a string", err);
     }
-    if (!json_is_object(json_object_get(tool, "input_schema"))) {
+    if (!qn_json_is_object(json_object_get(tool, "input_schema"))) {
         return bad_tool(index, ".input_schema: missing or not an object: send a JSON schema", err);
     }
     return strict == NULL || json_is_boolean(strict) ? QN_OK : bad_tool(index, ".strict: send true or false", err);

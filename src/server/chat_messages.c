@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "server/request_body.h"
 
 static const char field_name[] = "messages";
@@ -163,7 +164,7 @@ static qn_status bad_call(const place *at, size_t call, const char *reason, qn_e
 /* The values in strings of arguments are bounded as the body's own are, which count such a string as one. */
 static qn_status check_arguments(const place *at, size_t call, const json_t *arguments, qn_error *err)
 {
-    if (arguments == NULL || json_is_object(arguments)) {
+    if (arguments == NULL || qn_json_is_object(arguments)) {
         return QN_OK;
     }
     if (!json_is_string(arguments)) {

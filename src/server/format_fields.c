@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 
 /* A field that gives a form by itself; of structured_outputs, a member. */
 typedef struct form_field {
@@ -48,7 +49,7 @@ static qn_status read_schema(const json_t *value, const char *field, qn_format_f
         }
         value = out->parsed;
     }
-    if (!json_is_object(value) && !json_is_boolean(value)) {
+    if (!qn_json_is_object(value) && !json_is_boolean(value)) {
         return qn_fail(err, QN_USAGE, "%s: %s given: send a JSON Schema", field, qn_json_type_name(value));
     }
     out->format.value = value;
@@ -117,7 +118,7 @@ static qn_status read_structured_outputs(const json_t *object, qn_format_fields 
     if (object == NULL) {
         return QN_OK;
     }
-    if (!json_is_object(object)) {
+    if (!qn_json_is_object(object)) {
         return qn_fail(err, QN_USAGE, "%s: %s given: send an object", field, qn_json_type_name(object));
     }
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
@@ -175,7 +176,7 @@ static qn_status read_type(const json_t *format, const char *field, bool nested,
         return qn_fail(err, QN_USAGE, "%s: send a string as name, and true or false as strict", field);
     }
     const json_t *schema = json_object_get(holder, "schema");
-    if (!json_is_object(schema) && !json_is_boolean(schema)) {
+    if (!qn_json_is_object(schema) && !json_is_boolean(schema)) {
         return qn_fail(err, QN_USAGE, "%s: no schema: send {\"type\": \"json_schema\", %s", field,
                        nested ? "\"json_schema\": {\"name\": ..., \"schema\": {...}}}" : "\"schema\": {...}}");
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "base/memory.h"
 #include "base/size.h"
 
@@ -170,7 +171,7 @@ static qn_status read_biases(reader *r, qn_error *err)
     if (object == NULL) {
         return QN_OK;
     }
-    if (!json_is_object(object)) {
+    if (!qn_json_is_object(object)) {
         return wrong_type(object, name, "an object of token ids and numbers", err);
     }
     size_t count = json_object_size(object);

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/hash.h"
+#include "base/json_wide.h"
 #include "base/memory.h"
 #include "base/size.h"
 
@@ -60,16 +61,6 @@ void qn_grammar_cache_free(qn_grammar_cache *cache)
 
 /* ---- keys: all that a grammar depends on, as text ---- */
 
-static int append(const char *text, size_t bytes, void *out)
-{
-    qn_buffer *key = out;
-    if (key->size + bytes > QN_GRAMMAR_CACHE_MAX_KEY_BYTES) {
-        return -1;
-    }
-    qn_buffer_append(key, text, bytes);
-    return key->failed ? -1 : 0;
-}
-
 static void append_flags(qn_buffer *key, const char *name, const bool *flags, size_t count)
 {
     qn_buffer_format(key, "\n%s ", name);
@@ -79,11 +70,11 @@ static void append_flags(qn_buffer *key, const char *name, const bool *flags, si
     qn_buffer_text(key, flags == NULL ? "all" : "");
 }
 
-/* False: it has none, being too large or no JSON that can be written (an integer beyond 64 bits). */
+/* False: it has none, being too large. */
 static bool write_key(const qn_answer_format *format, qn_calls_place place, const qn_call_rules *rules, qn_buffer *key)
 {
     qn_buffer_format(key, "%d %d %d ", (int)format->kind, (int)format->compact, (int)place);
-    if (format->value != NULL && json_dump_callback(format->value, append, key, JSON_COMPACT | JSON_ENCODE_ANY) != 0) {
+    if (format->value != NULL && !qn_json_wide_write(format->value, QN_GRAMMAR_CACHE_MAX_KEY_BYTES, key)) {
         return false;
     }
     if (place != QN_CALLS_NONE) {
@@ -91,7 +82,7 @@ static bool write_key(const qn_answer_format *format, qn_calls_place place, cons
         append_flags(key, "callable", rules->callable, count);
         append_flags(key, "held", rules->held, count);
         qn_buffer_format(key, "\n%zu %zu %d ", rules->min, rules->max, (int)rules->line_breaks);
-        if (json_dump_callback(rules->tools, append, key, JSON_COMPACT) != 0) {
+        if (!qn_json_wide_write(rules->tools, QN_GRAMMAR_CACHE_MAX_KEY_BYTES, key)) {
             return false;
         }
     }

@@ -1,6 +1,7 @@
 #include "server/openai_fields.h"
 
 #include "base/json.h"
+#include "base/json_wide.h"
 
 static const qn_field fields[] = {
     {.name = "model"},
@@ -37,7 +38,7 @@ qn_status qn_openai_read_streaming(const json_t *document, qn_openai_streaming *
     if (!out->stream) {
         return qn_fail_field(err, QN_USAGE, "stream_options", "stream_options: only with stream: true: leave it out");
     }
-    if (!json_is_object(options)) {
+    if (!qn_json_is_object(options)) {
         return qn_fail_field(err, QN_USAGE, "stream_options", "stream_options: %s given: send an object",
                              qn_json_type_name(options));
     }

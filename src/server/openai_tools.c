@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 
 /* OpenAI's own bound; other APIs allow longer names (text/tool_list.h). */
 enum { NAME_BYTES = 64 };
@@ -35,7 +36,7 @@ static qn_status check_tool(size_t index, const json_t *tool, bool nested, qn_un
                              json_is_string(type) ? json_string_value(type) : "missing or not a string");
     }
     const json_t *function = function_of(tool, nested);
-    if (!json_is_object(function)) {
+    if (!qn_json_is_object(function)) {
         return qn_fail_field(err, QN_USAGE, "tools",
                              "tools[%zu].function: missing or no object: send {\"name\": ..., \"parameters\": {...}}",
                              index);
@@ -71,8 +72,8 @@ static qn_status add_tool(size_t index, const json_t *tool, bool nested, qn_tool
         return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu]%s.name: give 1 to %d letters, digits, '_', '-' or '.'",
                              index, nested ? ".function" : "", NAME_BYTES);
     }
-    if ((description != NULL && !json_is_string(description)) || (parameters != NULL && !json_is_object(parameters)) ||
-        (strict != NULL && !json_is_boolean(strict))) {
+    if ((description != NULL && !json_is_string(description)) ||
+        (parameters != NULL && !qn_json_is_object(parameters)) || (strict != NULL && !json_is_boolean(strict))) {
         return qn_fail_field(err, QN_USAGE, "tools",
                              "tools[%zu]: send a description as text, parameters as an object, strict true or false",
                              index);

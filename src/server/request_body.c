@@ -62,7 +62,7 @@ qn_status qn_request_body_parse(const char *body, size_t bytes, json_t **out, qn
     if (status != QN_OK) {
         return status;
     }
-    if (!json_is_object(value)) {
+    if (!qn_json_is_object(value)) {
         qn_fail(err, QN_USAGE, "body: %s: send a JSON object", qn_json_type_name(value));
         json_decref(value);
         return QN_USAGE;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/json_wide.h"
 
 static const qn_field *find_field(const qn_field *fields, size_t count, const char *name)
 {
@@ -112,8 +111,7 @@ const json_t *qn_field_get(const json_t *object, const char *name)
 
 static qn_status wrong_type(const json_t *value, const char *name, const char *wanted, qn_error *err)
 {
-    const char *given = qn_json_wide_digits(value) != NULL ? "integer beyond 64 bits" : qn_json_type_name(value);
-    return qn_fail_field(err, QN_USAGE, name, "%s: %s given: send %s", name, given, wanted);
+    return qn_fail_field(err, QN_USAGE, name, "%s: %s given: send %s", name, qn_json_type_name(value), wanted);
 }
 
 qn_status qn_field_boolean(const json_t *object, const char *name, bool *out, qn_error *err)

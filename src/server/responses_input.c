@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "server/chat_messages.h"
 #include "server/request_body.h"
 
@@ -248,7 +249,7 @@ static const struct kind {
 static qn_status take_item(reader *r, size_t index, const json_t *item, qn_error *err)
 {
     const char *type = type_of(item);
-    if (!json_is_object(item)) {
+    if (!qn_json_is_object(item)) {
         return bad_item(index, ": not an object: send items", err);
     }
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "server/openai_tools.h"
 #include "server/request_body.h"
 #include "server/responses_input.h"
@@ -66,7 +67,7 @@ static qn_status no_memory(qn_error *err)
 
 static qn_status want_object(const json_t *value, const char *name, qn_error *err)
 {
-    return value == NULL || json_is_object(value)
+    return value == NULL || qn_json_is_object(value)
                ? QN_OK
                : qn_fail_field(err, QN_USAGE, name, "%s: %s given: send an object", name, qn_json_type_name(value));
 }

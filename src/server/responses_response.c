@@ -5,18 +5,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_wide.h"
 #include "base/random.h"
 #include "server/sse.h"
 
 /* ---- what a response tells of its request ---- */
 
-static int append_json(const char *text, size_t bytes, void *out)
-{
-    qn_buffer_append(out, text, bytes);
-    return 0;
-}
-
-/* ,"name": and the document's value, or what stands for none. An integer beyond 64 bits has no JSON any more. */
+/* ,"name": and the document's value, or what stands for none. */
 static qn_status echo(qn_response *r, const json_t *document, const char *name, const char *otherwise, qn_error *err)
 {
     const json_t *value = qn_field_get(document, name);
@@ -25,10 +20,8 @@ static qn_status echo(qn_response *r, const json_t *document, const char *name, 
         qn_buffer_text(&r->settings, otherwise);
         return QN_OK;
     }
-    if (json_dump_callback(value, append_json, &r->settings, JSON_COMPACT | JSON_ENCODE_ANY) != 0) {
-        return qn_fail_field(err, QN_USAGE, name, "%s: an integer beyond 64 bits, or memory is short: send less", name);
-    }
-    return QN_OK;
+    return qn_json_wide_write(value, SIZE_MAX, &r->settings) ? QN_OK
+                                                             : qn_fail_memory(err, "response", r->settings.size);
 }
 
 static qn_status write_settings(qn_response *r, const char *model, const qn_responses_request *request, qn_error *err)

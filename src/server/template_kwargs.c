@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 
 static const qn_field fields[] = {
     {.name = "chat_template_kwargs"},
@@ -88,7 +89,7 @@ static qn_status add_effort(const json_t *document, json_t *kwargs, qn_error *er
 qn_status qn_template_kwargs_read(const json_t *document, const json_t *defaults, json_t **out, qn_error *err)
 {
     const json_t *own = qn_field_get(document, "chat_template_kwargs");
-    if (own != NULL && !json_is_object(own)) {
+    if (own != NULL && !qn_json_is_object(own)) {
         return qn_fail_field(err, QN_USAGE, "chat_template_kwargs", "chat_template_kwargs: %s given: send an object",
                              qn_json_type_name(own));
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_wide.h"
 #include "base/memory.h"
 
 enum {
@@ -55,7 +56,7 @@ const json_t *qn_tool_object_schema(const json_t *root)
     for (int hop = 0; hop < MAX_HOPS && json_object_get(at, "properties") == NULL; hop++) {
         const char *reference = json_string_value(json_object_get(at, "$ref"));
         const json_t *target = reference != NULL ? qn_schema_at(root, reference) : NULL;
-        if (!json_is_object(target)) {
+        if (!qn_json_is_object(target)) {
             break;
         }
         at = target;
@@ -84,7 +85,7 @@ static qn_status read_properties(qn_tool *tool, const json_t *properties, size_t
 static qn_status read_parameters(qn_tool *tool, size_t *budget, qn_error *err)
 {
     const json_t *type = json_object_get(tool->parameters, "type");
-    if (!json_is_object(tool->parameters)) {
+    if (!qn_json_is_object(tool->parameters)) {
         return qn_fail(err, QN_USAGE, "%s: give a JSON Schema of type object", qn_json_type_name(tool->parameters));
     }
     if (type != NULL && (!json_is_string(type) || strcmp(json_string_value(type), "object") != 0)) {
@@ -94,7 +95,7 @@ static qn_status read_parameters(qn_tool *tool, size_t *budget, qn_error *err)
     const json_t *object = qn_tool_object_schema(tool->parameters);
     const json_t *properties = json_object_get(object, "properties"),
                  *others = json_object_get(object, "additionalProperties");
-    if (properties != NULL && !json_is_object(properties)) {
+    if (properties != NULL && !qn_json_is_object(properties)) {
         return qn_fail(err, QN_USAGE, "properties: %s: give an object of schemas", qn_json_type_name(properties));
     }
     size_t bytes = sizeof *tool->types + json_object_size(properties) * sizeof *tool->types->items;
@@ -103,7 +104,7 @@ static qn_status read_parameters(qn_tool *tool, size_t *budget, qn_error *err)
         return qn_fail_memory(err, "tools", bytes);
     }
     qn_status status = read_properties(tool, properties, budget, err);
-    if (status == QN_OK && json_is_object(others)) {
+    if (status == QN_OK && qn_json_is_object(others)) {
         status = qn_argument_type_read(others, tool->parameters, budget, &tool->types->others, err);
         tool->types->has_others = status == QN_OK;
         return status == QN_OK ? status : qn_error_prefix(err, "additionalProperties");
@@ -120,7 +121,7 @@ static qn_status read_tool(const json_t *entry, qn_tool *tool, size_t *budget, q
     if (!json_is_string(type) || strcmp(json_string_value(type), "function") != 0) {
         return qn_fail(err, QN_USAGE, ".type: only functions are known: give \"function\"");
     }
-    if (!json_is_object(function)) {
+    if (!qn_json_is_object(function)) {
         return qn_fail(err, QN_USAGE, ".function: missing or no object: give name, description and parameters");
     }
     if (!is_name(json_object_get(function, "name"))) {

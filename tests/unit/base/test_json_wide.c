@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
+#include "base/json.h"
 #include "base/json_wide.h"
 
 static json_t *parse(const char *text)
@@ -64,6 +65,45 @@ static void bad_documents_are_refused(void **state)
     }
 }
 
+static void what_was_read_is_written_again(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"a\":[12345678901234567890,1],\"b\":{\"c\":-12345678901234567890}}",    "99999999999999999999", "[]", "{}",
+        "{\"\\\"é\\n\":[null,true,false,-1.5,\"\\u0001\"],\"x\":{\"y\":[[],{}]}}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+        json_t *value = NULL;
+        qn_buffer out = {0};
+        qn_error err;
+        assert_int_equal(qn_json_parse_wide(texts[i], strlen(texts[i]), "test", &value, &err), QN_OK);
+        assert_true(qn_json_wide_write(value, strlen(texts[i]), &out));
+        assert_string_equal(qn_buffer_string(&out), texts[i]);
+        qn_buffer_clear(&out);
+        assert_false(qn_json_wide_write(value, strlen(texts[i]) - 1, &out));
+        qn_buffer_free(&out);
+        qn_fault_arm(QN_FAULT_ALLOC, 1);
+        assert_false(qn_json_wide_write(value, SIZE_MAX, &out));
+        qn_fault_disarm();
+        qn_buffer_free(&out);
+        json_decref(value);
+    }
+}
+
+static void a_wide_integer_is_no_object(void **state)
+{
+    (void)state;
+    json_t *value = NULL;
+    qn_error err;
+    assert_int_equal(qn_json_parse_wide("[12345678901234567890, {}, 1]", 29, "test", &value, &err), QN_OK);
+    assert_false(qn_json_is_object(json_array_get(value, 0)));
+    assert_string_equal(qn_json_type_name(json_array_get(value, 0)), "integer beyond 64 bits");
+    assert_true(qn_json_is_object(json_array_get(value, 1)));
+    assert_false(qn_json_is_object(json_array_get(value, 2)));
+    assert_false(qn_json_is_object(NULL));
+    json_decref(value);
+}
+
 static void failed_allocations_are_told(void **state)
 {
     (void)state;
@@ -87,10 +127,9 @@ static void failed_allocations_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wide_integers_keep_their_digits),
-        cmocka_unit_test(others_stay_what_they_are),
-        cmocka_unit_test(bad_documents_are_refused),
-        cmocka_unit_test(failed_allocations_are_told),
+        cmocka_unit_test(wide_integers_keep_their_digits), cmocka_unit_test(others_stay_what_they_are),
+        cmocka_unit_test(bad_documents_are_refused),       cmocka_unit_test(what_was_read_is_written_again),
+        cmocka_unit_test(a_wide_integer_is_no_object),     cmocka_unit_test(failed_allocations_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
