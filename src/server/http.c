@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -101,6 +102,14 @@ bool qn_http_name_request(qn_http_exchange *exchange, const char *id)
     return true;
 }
 
+/* A proxy may send the whole address (RFC 9112, 3.2.2). */
+static const char *path_of(const char *target)
+{
+    size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+    const char *path = scheme > 0 ? strchr(target + scheme, '/') : target;
+    return path != NULL ? path : "/";
+}
+
 static qn_http_exchange *new_exchange(qn_http *http, struct MHD_Connection *connection, const char *method,
                                       const char *path)
 {
@@ -118,7 +127,7 @@ static qn_http_exchange *new_exchange(qn_http *http, struct MHD_Connection *conn
     exchange->watched = socket->socket_context;
     exchange->client_fd = fd->connect_fd;
     exchange->method = strcmp(method, "HEAD") == 0 ? "GET" : method;
-    exchange->path = path;
+    exchange->path = path_of(path);
     exchange->started_us = qn_now_us();
     start_request_id(exchange);
     qn_watch_deadline(exchange->watched, exchange->started_us, 0);

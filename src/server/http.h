@@ -79,7 +79,7 @@ typedef struct qn_http_options {
     /* Asked at a request's head, before its body is read, unless its route is open or its method OPTIONS. false: the
      * reply is filled and will be the answer; a body is read and dropped. NULL: all are admitted. */
     bool (*admit)(void *context, const qn_http_request *head, qn_http_reply *reply);
-    /* Writes the body of an error that HTTP itself asks for: 403, 404, 405, 413, 503. `path` is the request's. */
+    /* Writes the body of an error that HTTP itself asks for: 403, 404, 405, 413, 415, 503. `path` is the request's. */
     void (*write_error)(unsigned status, const char *path, const char *message, qn_buffer *out);
     size_t max_connections;
     size_t max_connections_each; /* of one address; more are closed without a word. 0: no limit */

@@ -157,10 +157,21 @@ enum MHD_Result qn_http_take_body(qn_http_exchange *exchange, const char *data, 
     return MHD_YES;
 }
 
+/* A compressed body would be told as broken JSON. */
+static bool is_encoded(const qn_http_exchange *exchange)
+{
+    const char *encoding = qn_http_header(exchange, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    return encoding != NULL && encoding[0] != '\0' && strcasecmp(encoding, "identity") != 0;
+}
+
 enum MHD_Result qn_http_check_body(qn_http_exchange *exchange)
 {
     if (body_end_is_unclear(exchange)) {
         return refuse_framing(exchange);
+    }
+    if (is_encoded(exchange)) {
+        return refuse_body(exchange, 415, "Unsupported Media Type",
+                           "body: a Content-Encoding that is not known here: send it as it is");
     }
     return announces_too_much(exchange) ? refuse_large(exchange) : MHD_YES;
 }

@@ -9,46 +9,13 @@ import urllib.parse
 import pytest
 
 from conftest import ROOT, stop_all
+from raw_http import head, open_socket, raw, read_all
 from server_process import Server
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "quern-tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
 ENDLESS = {**HELLO, "max_tokens": 8000, "ignore_eos": True, "stream": True}
 MEBIBYTE = 1 << 20
-
-
-def open_socket(server, timeout=60):
-    address = urllib.parse.urlsplit(server.base_url)
-    return socket.create_connection((address.hostname, address.port), timeout=timeout)
-
-
-def read_all(connection):
-    """Everything up to the end of the connection."""
-    pieces = []
-    try:
-        while piece := connection.recv(65536):
-            pieces.append(piece)
-    except ConnectionResetError:
-        pass
-    return b"".join(pieces)
-
-
-def raw(server, data, hang_up=False):
-    """What the server says to these bytes before it closes the connection. hang_up: our side ends behind them."""
-    with open_socket(server) as connection:
-        try:
-            connection.sendall(data)
-            if hang_up:
-                connection.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # closed before it had read all: what it said is there to be read
-        return read_all(connection)
-
-
-def head(body=b"", path=CHAT, method="POST", **headers):
-    lines = [f"{method} {path} HTTP/1.1", "Host: x"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def post_head(body):
