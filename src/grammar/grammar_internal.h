@@ -1,7 +1,7 @@
 /* What the parts of a grammar know of each other: the expressions of a builder, and the compiled automaton.
  *
  * builder.c makes expressions, expr_chars.c those of characters, analysis.c looks what can match, what can be empty and
- * what is recursive, compile.c makes the automaton, stacks.c runs it. */
+ * what is recursive, compile*.c make the automaton, stacks.c runs it. */
 #ifndef QN_GRAMMAR_GRAMMAR_INTERNAL_H
 #define QN_GRAMMAR_GRAMMAR_INTERNAL_H
 
