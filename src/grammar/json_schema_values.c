@@ -1,10 +1,12 @@
 /* The values of enum and const: which of them the other keywords allow, and their spellings.
  *
- * Texts are arranged as a trie, so that ten thousand of them are followed along one path at a time. */
+ * Texts are arranged as a trie, so that ten thousand of them are followed along one path at a time; of many, those that
+ * are only spelt in one way are a choice of texts. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
+#include "grammar/choice.h"
 #include "grammar/json_schema_compiler.h"
 
 enum {
@@ -254,21 +256,52 @@ qn_expr schema_name_expr(compiler *c, const char *name, size_t bytes)
 
 /* Spellings of values */
 
+/* Whether a string without its first quote is one text only, escapes not being asked for. */
+static bool has_one_spelling(const json_t *string, bool bare)
+{
+    const char *text = json_string_value(string);
+    size_t bytes = json_string_length(string), i = 0;
+    while (i < bytes &&
+           (bare ? text[i] != '\0' : text[i] >= 0x20 && text[i] < 0x7F && text[i] != '"' && text[i] != '\\'))
+        i++;
+    return i == bytes;
+}
+
+/* That text. */
+static const char *only_spelling(compiler *c, const json_t *string, bool bare)
+{
+    size_t bytes = json_string_length(string);
+    char *text = bare ? NULL : schema_alloc(c, bytes + 2, 1);
+    if (text) {
+        memcpy(text, json_string_value(string), bytes);
+        text[bytes] = '"';
+    }
+    return bare ? json_string_value(string) : text;
+}
+
 static qn_expr strings_expr(compiler *c, const json_t *const *values, size_t count, bool bare)
 {
     schema_text *texts = schema_alloc(c, count + 1, sizeof *texts);
-    size_t n = 0, bytes = 0;
-    qn_expr tail = bare ? qn_expr_empty(c->b) : c->spelling.quote;
-    for (size_t i = 0; texts && i < count; i++) {
+    const char **plain = schema_alloc(c, count + 1, sizeof *plain);
+    size_t text_count = 0, plain_count = 0, bytes = 0;
+    qn_expr tail = bare ? qn_expr_empty(c->b) : c->spelling.quote, options[2];
+    for (size_t i = 0; i < count; i++)
+        bytes += json_string_length(values[i]);
+    bool escapes = bytes <= MOST_ESCAPED;
+    for (size_t i = 0; texts && plain && i < count && !c->failed; i++) {
         if (!json_is_string(values[i]))
             continue;
-        texts[n++] = (schema_text){json_string_value(values[i]), json_string_length(values[i]), tail};
-        bytes += json_string_length(values[i]);
+        if ((bare || !escapes) && has_one_spelling(values[i], bare))
+            plain[plain_count++] = only_spelling(c, values[i], bare);
+        else
+            texts[text_count++] = (schema_text){json_string_value(values[i]), json_string_length(values[i]), tail};
     }
-    if (n == 0)
+    if (c->failed)
         return QN_NO_WORDS;
-    trie t = {c, texts, bare, bytes <= MOST_ESCAPED};
-    qn_expr inside = trie_from(&t, 0, sort_texts(texts, n), 0);
+    trie t = {c, texts, bare, escapes};
+    options[0] = text_count > 0 ? trie_from(&t, 0, sort_texts(texts, text_count), 0) : QN_NO_WORDS;
+    options[1] = plain_count > 0 ? qn_choice_expr(c->b, plain, plain_count) : QN_NO_WORDS;
+    qn_expr inside = qn_words_choice(c->b, options, 2);
     return bare ? inside : qn_words_concat2(c->b, c->spelling.quote, inside);
 }
 

@@ -81,8 +81,11 @@ static const hostile cases[] = {
     {"{\"$ref\":\"#/$defs/d9999\",\"$defs\":{\"d-1\":{}", ",\"d%1\":{\"not\":{\"$ref\":\"#/$defs/d%0\"}}", 10000, "}}",
      "more than 1000 schemas that lead to each other", NULL, 0},
     /* lists */
-    {"{\"enum\":[0", ",\"%1-value of some length\"", 100000, "]}",
-     "schema: (root): cannot be enforced: grammar: more than", NULL, 0},
+    {"{\"enum\":[0", ",\"%1-value of some length\"", 100000, "]}", NULL, "\"99999-value of some length\"", 300000},
+    {"{\"enum\":[0", ",\"\u00e9%1-value\"", 100000, "]}", "schema: (root): cannot be enforced: grammar: more than",
+     NULL, 0},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"\u00e9\"", ",\"%1-value of some length\"", 100000,
+     "]},\"b\":{\"type\":\"null\"}},\"required\":[\"a\"]}", NULL, "{\"b\":null,\"a\":\"\\u00E9\"}", 300000},
     {"{\"enum\":[\"x\"", ",%1", 100000, "]}", NULL, "99999", 300000},
     {"{\"enum\":[7", ",\"%1-value\"", 10000, "]}", NULL, "\"9999-value\"", 100000},
     {"{\"type\":\"string\",\"not\":{\"enum\":[0", ",\"%1-value\"", 20000, "]}}",
