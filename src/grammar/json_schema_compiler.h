@@ -33,7 +33,7 @@ enum {
     SCHEMA_MOST_COUNT = 1 << 20,    /* of characters, elements, members that a bound can ask for */
     SCHEMA_EMPTINESS_DEPTH = 3,     /* how far contradictions are looked for below a schema */
     SCHEMA_MOST_NAME_BYTES = 1000,
-    SCHEMA_MOST_DEPTH = 200, /* sets inside sets */
+    SCHEMA_MOST_DEPTH = 512, /* sets inside sets */
     SCHEMA_ARENA_BYTES = 64 << 20
 };
 

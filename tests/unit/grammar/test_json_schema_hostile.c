@@ -72,10 +72,10 @@ static const hostile cases[] = {
      ",\"d%1\":{\"items\":{\"$ref\":\"#/$defs/"
      "d%0\"},\"allOf\":[{\"anyOf\":[true]},{\"anyOf\":[{}]},{\"anyOf\":[true]}]}",
      150, "}}", "more than 300 choices that meet", NULL, 0},
-    {"", "{\"items\":", 240, "{}", "nested deeper than 200 levels", NULL, 0},
+    {"", "{\"items\":", 500, "{}", NULL, "[[[3]]]", 60000},
     {"", "{\"not\":", 241, "{\"type\":\"null\"}", NULL, "12", 20000},
     {"{\"$ref\":\"#/$defs/d9999\",\"$defs\":{\"d-1\":{}", ",\"d%1\":{\"items\":{\"$ref\":\"#/$defs/d%0\"}}", 10000,
-     "}}", "nested deeper than 200 levels", NULL, 0},
+     "}}", "nested deeper than 512 levels", NULL, 0},
     {"{\"$ref\":\"#/$defs/d9999\",\"$defs\":{\"d-1\":{}", ",\"d%1\":{\"$ref\":\"#/$defs/d%0\"}", 10000, "}}",
      "/$ref: more than 1000 schemas that lead to each other", NULL, 0},
     {"{\"$ref\":\"#/$defs/d9999\",\"$defs\":{\"d-1\":{}", ",\"d%1\":{\"not\":{\"$ref\":\"#/$defs/d%0\"}}", 10000, "}}",
@@ -168,8 +168,40 @@ static void test_hostile_schemas(void **state)
     }
 }
 
+/* As deep as the reader of JSON lets a schema be. */
+static void test_members_in_members(void **state)
+{
+    (void)state;
+    enum { LEVELS = 250 };
+    qn_buffer text = {0}, word = {0};
+    qn_error err = {0};
+    for (int i = 0; i < LEVELS; i++) {
+        qn_buffer_text(&text,
+                       "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"b\":{\"maxLength\":3},\"a\":");
+        qn_buffer_text(&word, "{\"a\":");
+    }
+    qn_buffer_text(&text, "{\"type\":\"integer\"}");
+    qn_buffer_text(&word, "7");
+    for (int i = 0; i < LEVELS; i++) {
+        qn_buffer_text(&text, "}}");
+        qn_buffer_text(&word, ",\"b\":\"x\"}");
+    }
+    json_t *schema = schema_of(qn_buffer_string(&text));
+    qn_grammar *grammar = schema_grammar(schema, QN_SCHEMA_JSON, false, &err);
+    if (!grammar)
+        fail_msg("%s", err.message);
+    assert_true(schema_matches(grammar, qn_buffer_string(&word), word.size));
+    word.data[word.size - 3] = '\\';
+    assert_false(schema_matches(grammar, qn_buffer_string(&word), word.size));
+    qn_grammar_free(grammar);
+    json_decref(schema);
+    qn_buffer_free(&text);
+    qn_buffer_free(&word);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hostile_schemas)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hostile_schemas),
+                                       cmocka_unit_test(test_members_in_members)};
     return cmocka_run_group_tests(tests, schema_init_json, NULL);
 }
