@@ -1,15 +1,17 @@
 /* Matrix products of BF16 and MXFP4 weights with packed activations.
  *
  * Few rows (decode): each weight row is unpacked in registers, met by every row of activations at once, and read once
- * from memory in one linear stream, prefetched. More rows (prompts): blocks of weights are unpacked to float32 in the
- * L1 cache and meet the activations in register tiles. Both do the same operations on the lanes of a sum. */
+ * from memory in one linear stream, prefetched. More rows (prompts): blocks of sixteen weight rows are unpacked to
+ * float32 in the L1 cache and meet all rows of activations in register tiles. Both do the same operations on the lanes
+ * of a sum. */
+#include "kernels/x86/avx2_tile.h"
 #include "kernels/x86/avx2_weights.h"
 
 enum {
     FEW_ROWS = 4,         /* up to here weights are unpacked in registers */
-    TILE_ROWS = 4,        /* weight rows of a register tile */
     CHUNK_ROWS = 16,      /* weight rows that share a pass over the activations */
-    BLOCK_GROUPS = 8,     /* groups of a block: 4 rows of 1,024 float32 are 16 KiB */
+    BLOCK_GROUPS = 2,     /* groups of a block: 16 rows of 256 float32 are 16 KiB */
+    PADDING = 16,         /* floats between rows of a block, so that they fall into different cache sets */
     PREFETCH_BF16 = 1024, /* bytes ahead in the stream of weights */
     PREFETCH_MXFP4 = 4096
 };
@@ -84,10 +86,12 @@ QN_INLINE void few_rows(const qn_matrix *w, size_t first, size_t last, const flo
         }
 }
 
-/* A block of up to four weight rows, unpacked. */
+enum { PANEL_STRIDE = BLOCK_GROUPS * QN_GROUP + PADDING };
+
+/* A block of weight rows, unpacked. */
 typedef struct panel {
-    _Alignas(64) float values[TILE_ROWS][BLOCK_GROUPS * QN_GROUP];
-    _Alignas(64) float scales[TILE_ROWS][BLOCK_GROUPS * QN_LANES]; /* MXFP4 only */
+    _Alignas(64) float values[CHUNK_ROWS][PANEL_STRIDE];
+    _Alignas(64) float scales[CHUNK_ROWS][BLOCK_GROUPS * QN_LANES]; /* MXFP4 only */
 } panel;
 
 QN_INLINE void unpack_group(float *values, float *spread, const uint8_t *data, const uint8_t *scales,
@@ -125,38 +129,42 @@ QN_INLINE void unpack_row(panel *p, size_t r, const qn_matrix *w, size_t n, size
     }
 }
 
+/* A block of a row, from element `at` on, that is wanted soon: many short streams are more than the processor sees
+ * coming. */
+QN_INLINE void prefetch_row(const qn_matrix *w, size_t n, size_t at, const qn_dtype dtype)
+{
+    const size_t element = n * w->cols + at;
+    const char *data = (const char *)w->data + element * qn_half_bytes(dtype) / QN_HALF;
+    for (size_t line = 0; line < BLOCK_GROUPS * 2 * qn_half_bytes(dtype); line += 64)
+        _mm_prefetch(data + line, _MM_HINT_T0);
+    if (dtype == QN_DTYPE_MXFP4)
+        _mm_prefetch((const char *)w->scales + element / QN_MXFP4_BLOCK, _MM_HINT_T0);
+}
+
 /* Up to CHUNK_ROWS weight rows; the lanes of all sums stay in memory while the blocks of K go by. */
 QN_INLINE void many_rows_chunk(const qn_matrix *w, size_t first, size_t count, const float *const *x, size_t rows,
                                float *const *y, size_t at_y, const qn_dtype dtype)
 {
-    _Alignas(64) float sums[CHUNK_ROWS * QN_SUMS_STRIDE];
+    _Alignas(64) float lanes[QN_MATMUL_MAX_ROWS * CHUNK_ROWS * QN_LANES];
     panel p;
-    const int scaled = dtype == QN_DTYPE_MXFP4;
+    const qn_sums sums = {.lanes = lanes, .weight_stride = QN_LANES, .row_stride = CHUNK_ROWS * QN_LANES};
+    const qn_tile_weights weights = {
+        .values = p.values[0], .scales = p.scales[0], .stride = PANEL_STRIDE, .scales_stride = BLOCK_GROUPS * QN_LANES};
     const size_t groups = (w->cols + QN_GROUP - 1) / QN_GROUP;
-    memset(sums, 0, count * QN_SUMS_STRIDE * sizeof(float));
+    memset(lanes, 0, rows * sums.row_stride * sizeof(float));
     for (size_t g = 0; g < groups; g += BLOCK_GROUPS) {
         size_t block = qn_min_size(BLOCK_GROUPS, groups - g);
         const float *xs[QN_MATMUL_MAX_ROWS];
         for (size_t r = 0; r < rows; r++)
             xs[r] = x[r] + g * QN_GROUP;
-        for (size_t n = 0; n < count; n += TILE_ROWS) {
-            size_t tile = qn_min_size(TILE_ROWS, count - n);
-            float *tile_sums = sums + n * QN_SUMS_STRIDE;
-            for (size_t r = 0; r < tile; r++)
-                unpack_row(&p, r, w, first + n + r, g * QN_GROUP, block, dtype);
-            if (tile == TILE_ROWS)
-                qn_tile_rows(tile_sums, p.values[0], p.scales[0], BLOCK_GROUPS * QN_GROUP, xs, rows, block, 4, scaled);
-            else
-                for (size_t r = 0; r < tile; r++)
-                    qn_tile_rows(tile_sums + r * QN_SUMS_STRIDE, p.values[r], p.scales[r], BLOCK_GROUPS * QN_GROUP, xs,
-                                 rows, block, 1, scaled);
+        for (size_t n = 0; n < count; n++) {
+            unpack_row(&p, n, w, first + n, g * QN_GROUP, block, dtype);
+            prefetch_row(w, first + n, g * QN_GROUP + BLOCK_GROUPS * QN_GROUP, dtype);
         }
+        qn_multiply_block(sums, weights, count, xs, rows, block, dtype == QN_DTYPE_MXFP4);
     }
-    for (size_t n = 0; n < count; n++)
-        for (size_t r = 0; r < rows; r++) {
-            const float *lanes = sums + n * QN_SUMS_STRIDE + r * QN_LANES;
-            y[r][at_y + n] = qn_reduce16(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
-        }
+    for (size_t r = 0; r < rows; r++)
+        qn_reduce_sums(y[r] + at_y, lanes + r * sums.row_stride, sums.weight_stride, count);
 }
 
 QN_INLINE void matmul(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,

@@ -4,7 +4,7 @@
  * Weights are widened in their natural order (vector j of a group: elements 8j ..), four rows at a time, so that the
  * activations are used where they lie. MXFP4, which is not expected here, is widened by the reference. */
 #include "kernels/ref/ref.h"
-#include "kernels/x86/avx2_lanes.h"
+#include "kernels/x86/avx2_tile.h"
 
 enum { TILE_ROWS = 4, BLOCK_GROUPS = 8, BLOCK = BLOCK_GROUPS * QN_GROUP };
 
@@ -58,11 +58,13 @@ static void gather_block(const float **xs, float (*copies)[QN_GROUP], const floa
 static void tile_rows(const qn_matrix *w, size_t first, size_t count, const float *const *x, size_t rows,
                       float *const *y, size_t at_y)
 {
-    _Alignas(64) float sums[TILE_ROWS * QN_SUMS_STRIDE];
+    _Alignas(64) float lanes[QN_MATMUL_MAX_ROWS * TILE_ROWS * QN_LANES];
     _Alignas(64) float panel[TILE_ROWS][BLOCK];
     float copies[QN_MATMUL_MAX_ROWS][QN_GROUP];
     const float *xs[QN_MATMUL_MAX_ROWS];
-    memset(sums, 0, sizeof sums);
+    const qn_sums sums = {.lanes = lanes, .weight_stride = QN_LANES, .row_stride = TILE_ROWS * QN_LANES};
+    const qn_tile_weights weights = {.values = panel[0], .stride = BLOCK};
+    memset(lanes, 0, rows * sums.row_stride * sizeof(float));
     memset(panel, 0, sizeof panel);
     const size_t full = w->cols / QN_GROUP * QN_GROUP;
     for (size_t at = 0; at < w->cols;) {
@@ -74,14 +76,11 @@ static void tile_rows(const qn_matrix *w, size_t first, size_t count, const floa
             widen(panel[r], w, first + r, at, block);
         }
         gather_block(xs, copies, x, rows, at, block);
-        qn_tile_rows(sums, panel[0], NULL, BLOCK, xs, rows, (block + QN_GROUP - 1) / QN_GROUP, TILE_ROWS, 0);
+        qn_multiply_block(sums, weights, TILE_ROWS, xs, rows, (block + QN_GROUP - 1) / QN_GROUP, 0);
         at += block;
     }
-    for (size_t n = 0; n < count; n++)
-        for (size_t r = 0; r < rows; r++) {
-            const float *lanes = sums + n * QN_SUMS_STRIDE + r * QN_LANES;
-            y[r][at_y + n] = qn_reduce16(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
-        }
+    for (size_t r = 0; r < rows; r++)
+        qn_reduce_sums(y[r] + at_y, lanes + r * sums.row_stride, sums.weight_stride, count);
 }
 
 void qn_avx2_matmul_f32(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
