@@ -1,5 +1,6 @@
 /* Twelve independent chains of one instruction: more than latency times throughput on any core at hand, and few enough
- * that they stay in registers. An empty assembly statement in the loop keeps the compiler from joining iterations. */
+ * that they stay in registers. Each is a variable of its own, since compilers keep an array of them in memory. An empty
+ * assembly statement in the loop keeps the compiler from joining iterations. */
 #include "bench/arithmetic.h"
 
 #include <immintrin.h>
@@ -11,65 +12,64 @@
 enum { CHAINS = 12, ITEMS_PER_THREAD = 4, FIRST_ITERATIONS = 20000 };
 
 #define HOLD(v, constraint) __asm__ volatile("" : "+" constraint(v))
+#define EACH_CHAIN(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 
 /* Returns something that depends on every chain. */
 typedef float (*loop)(size_t iterations);
 
+#define START_256(k) __m256 sum##k = _mm256_set1_ps(k);
+#define FMA_256(k)                          \
+    sum##k = _mm256_fmadd_ps(x, y, sum##k); \
+    HOLD(sum##k, "x");
+#define ADD_256(k) all = _mm256_add_ps(all, sum##k);
+
 __attribute__((target("avx2,fma"))) static float fma_256(size_t iterations)
 {
-    __m256 x = _mm256_set1_ps(1.0f), y = _mm256_set1_ps(0x1p-20f), sum[CHAINS];
+    __m256 x = _mm256_set1_ps(1.0f), y = _mm256_set1_ps(0x1p-20f), all = _mm256_setzero_ps();
     HOLD(x, "x");
     HOLD(y, "x");
-    for (size_t k = 0; k < CHAINS; k++)
-        sum[k] = _mm256_set1_ps((float)k);
+    EACH_CHAIN(START_256)
     for (size_t i = 0; i < iterations; i++) {
-#pragma GCC unroll 12
-        for (size_t k = 0; k < CHAINS; k++) {
-            sum[k] = _mm256_fmadd_ps(x, y, sum[k]);
-            HOLD(sum[k], "x");
-        }
+        EACH_CHAIN(FMA_256)
     }
-    for (size_t k = 1; k < CHAINS; k++)
-        sum[0] = _mm256_add_ps(sum[0], sum[k]);
-    return _mm256_cvtss_f32(sum[0]);
+    EACH_CHAIN(ADD_256)
+    return _mm256_cvtss_f32(all);
 }
+
+#define START_512(k) __m512 sum##k = _mm512_set1_ps(k);
+#define FMA_512(k)                          \
+    sum##k = _mm512_fmadd_ps(x, y, sum##k); \
+    HOLD(sum##k, "v");
+#define ADD_512(k) all = _mm512_add_ps(all, sum##k);
 
 __attribute__((target("avx512f"))) static float fma_512(size_t iterations)
 {
-    __m512 x = _mm512_set1_ps(1.0f), y = _mm512_set1_ps(0x1p-20f), sum[CHAINS];
+    __m512 x = _mm512_set1_ps(1.0f), y = _mm512_set1_ps(0x1p-20f), all = _mm512_setzero_ps();
     HOLD(x, "v");
     HOLD(y, "v");
-    for (size_t k = 0; k < CHAINS; k++)
-        sum[k] = _mm512_set1_ps((float)k);
+    EACH_CHAIN(START_512)
     for (size_t i = 0; i < iterations; i++) {
-#pragma GCC unroll 12
-        for (size_t k = 0; k < CHAINS; k++) {
-            sum[k] = _mm512_fmadd_ps(x, y, sum[k]);
-            HOLD(sum[k], "v");
-        }
+        EACH_CHAIN(FMA_512)
     }
-    for (size_t k = 1; k < CHAINS; k++)
-        sum[0] = _mm512_add_ps(sum[0], sum[k]);
-    return _mm512_cvtss_f32(sum[0]);
+    EACH_CHAIN(ADD_512)
+    return _mm512_cvtss_f32(all);
 }
+
+#define DOT_512(k)                           \
+    sum##k = _mm512_dpbf16_ps(sum##k, x, y); \
+    HOLD(sum##k, "v");
 
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float dot_bf16(size_t iterations)
 {
     __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f));
     __m512bh y = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0x1p-20f), _mm512_set1_ps(0x1p-20f));
-    __m512 sum[CHAINS];
-    for (size_t k = 0; k < CHAINS; k++)
-        sum[k] = _mm512_set1_ps((float)k);
+    __m512 all = _mm512_setzero_ps();
+    EACH_CHAIN(START_512)
     for (size_t i = 0; i < iterations; i++) {
-#pragma GCC unroll 12
-        for (size_t k = 0; k < CHAINS; k++) {
-            sum[k] = _mm512_dpbf16_ps(sum[k], x, y);
-            HOLD(sum[k], "v");
-        }
+        EACH_CHAIN(DOT_512)
     }
-    for (size_t k = 1; k < CHAINS; k++)
-        sum[0] = _mm512_add_ps(sum[0], sum[k]);
-    return _mm512_cvtss_f32(sum[0]);
+    EACH_CHAIN(ADD_512)
+    return _mm512_cvtss_f32(all);
 }
 
 /* The loop for this CPU and the operations of one iteration; NULL where there is none. */
