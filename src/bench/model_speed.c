@@ -144,6 +144,7 @@ static void note_sample(bench *b, point_series *s, const qn_call_times *times, c
     }
     s->experts += (double)times->experts;
     note_timed(&s->all, times->seconds, &all, limits);
+    b->out->bf16_peak = limits->bf16;
     b->limits.small[b->limits.count] = limits->read_small;
     b->limits.huge[b->limits.count] = limits->read_huge;
     b->limits.peak[b->limits.count++] = limits->peak;
@@ -170,7 +171,7 @@ static qn_status run_rounds(bench *b, qn_error *err)
         qn_model_rig_touch_weights(b->rig);
         for (size_t i = 0; i < b->point_count && status == QN_OK; i++) {
             qn_call_times times = {0};
-            const qn_limits limits = qn_yardstick_sample(&b->yardstick);
+            const qn_limits limits = qn_yardstick_sample(&b->yardstick, qn_model_rig_kernels(b->rig));
             if (o->stop && atomic_load(o->stop))
                 status = qn_fail(err, QN_CANCELLED, "bench: stopped: nothing is told of what was measured");
             else
@@ -241,7 +242,6 @@ static void summarise(bench *b)
     out->weight_bytes = qn_model_weight_bytes(qn_model_rig_model(b->rig));
     out->cache_bytes = qn_model_rig_cache_bytes(b->rig);
     out->region_bytes = b->yardstick.small.bytes;
-    out->bf16_peak = b->yardstick.bf16;
     out->read_small = qn_statistic_of(b->limits.small, b->limits.count);
     out->read_huge = qn_statistic_of(b->limits.huge, b->limits.count);
     out->peak = qn_statistic_of(b->limits.peak, b->limits.count);
@@ -256,7 +256,7 @@ qn_status qn_model_speed_measure(const qn_model_speed_options *options, qn_model
     *out = (qn_model_speed){.kind = options->kind};
     qn_status status = open_rig(&b, err);
     if (status == QN_OK)
-        status = qn_yardstick_open(qn_model_rig_pool(b.rig), qn_model_rig_kernels(b.rig), &b.yardstick, err);
+        status = qn_yardstick_open(qn_model_rig_pool(b.rig), &b.yardstick, err);
     if (status == QN_OK)
         status = open_series(&b, err);
     if (status == QN_OK) {

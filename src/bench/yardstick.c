@@ -9,12 +9,12 @@
 static const size_t REGION_BYTES = (size_t)256 << 20, LEAST_REGION_BYTES = (size_t)16 << 20;
 static const double PEAK_MS = 20;
 
-qn_status qn_yardstick_open(qn_pool *pool, const qn_kernels *kernels, qn_yardstick *out, qn_error *err)
+qn_status qn_yardstick_open(qn_pool *pool, qn_yardstick *out, qn_error *err)
 {
     size_t available = qn_memory_available(""), bytes = REGION_BYTES;
     if (available > 0)
         bytes = qn_max_size(qn_min_size(bytes, available / 8), LEAST_REGION_BYTES);
-    *out = (qn_yardstick){.pool = pool, .bf16 = strstr(kernels->name, "bf16") != NULL};
+    *out = (qn_yardstick){.pool = pool};
     qn_status status = qn_region_new(bytes, false, pool, &out->small, err);
     return status == QN_OK ? qn_region_new(bytes, true, pool, &out->huge, err) : status;
 }
@@ -30,9 +30,10 @@ static double read_rate(const qn_region *region, qn_pool *pool)
     return (double)region->bytes / qn_region_read(region, pool) / 1e9;
 }
 
-qn_limits qn_yardstick_sample(const qn_yardstick *y)
+qn_limits qn_yardstick_sample(const qn_yardstick *y, const qn_kernels *kernels)
 {
-    qn_limits limits = {.peak = qn_arithmetic_run(y->bf16 ? QN_ARITHMETIC_BF16 : QN_ARITHMETIC_FP32, y->pool, PEAK_MS)};
+    qn_limits limits = {.bf16 = strstr(kernels->name, "bf16") != NULL};
+    limits.peak = qn_arithmetic_run(limits.bf16 ? QN_ARITHMETIC_BF16 : QN_ARITHMETIC_FP32, y->pool, PEAK_MS);
     limits.read_huge = read_rate(&y->huge, y->pool);
     limits.read_small = read_rate(&y->small, y->pool);
     return limits;

@@ -13,20 +13,20 @@
 /* Start from {0}. */
 typedef struct qn_yardstick {
     qn_pool *pool;
-    bool bf16; /* the peak is of BF16 dot products, else of float32 FMA */
     qn_region small, huge;
 } qn_yardstick;
 
 typedef struct qn_limits {
+    bool bf16;                    /* the peak is of BF16 dot products, else of float32 multiply-adds */
     double read_small, read_huge; /* GB/s, plain read by all threads from 4 KiB and 2 MiB pages */
     double peak;                  /* GFLOP/s by all threads, of the instruction that the kernels multiply with */
 } qn_limits;
 
 /* Takes two regions of 256 MiB, or of an eighth of the available memory if that is less. QN_RESOURCE. */
-qn_status qn_yardstick_open(qn_pool *pool, const qn_kernels *kernels, qn_yardstick *out, qn_error *err);
+qn_status qn_yardstick_open(qn_pool *pool, qn_yardstick *out, qn_error *err);
 void qn_yardstick_close(qn_yardstick *yardstick);
 
 /* One sample of each; some 70 ms at 10 GB/s. */
-qn_limits qn_yardstick_sample(const qn_yardstick *yardstick);
+qn_limits qn_yardstick_sample(const qn_yardstick *yardstick, const qn_kernels *kernels);
 
 #endif

@@ -5,6 +5,7 @@
 int qn_bench_decode(int argc, char **argv);
 int qn_bench_grammar(int argc, char **argv);
 int qn_bench_hw(int argc, char **argv);
+int qn_bench_kernels(int argc, char **argv);
 int qn_bench_prefill(int argc, char **argv);
 int qn_bench_serve(int argc, char **argv);
 

@@ -29,13 +29,6 @@ static int unknown(const qn_subcommands *all, const char *name)
     const char *names[MOST];
     size_t count = 0;
     qn_error err;
-    for (size_t i = 0; i < all->later_count; i++) {
-        if (strcmp(name, all->later[i]) == 0) {
-            qn_fail(&err, QN_USAGE, "%s %s: not in this version: see quern %s --help for the %s there are",
-                    all->command, name, all->command, all->kinds);
-            return qn_command_fail(&err);
-        }
-    }
     for (; count < all->count && count < MOST; count++) {
         names[count] = all->list[count].name;
     }

@@ -16,8 +16,6 @@ typedef struct qn_subcommands {
     const char *arguments; /* behind its name in the usage: "[options]" */
     const qn_subcommand *list;
     size_t count;
-    const char *const *later; /* names that quern's documents speak of and this version does not have */
-    size_t later_count;
 } qn_subcommands;
 
 /* Runs the one that argv[1] names, or tells what there is. Returns the exit code. */

@@ -36,11 +36,56 @@ def test_hw_disk_that_is_not_there(run_quern, tmp_path):
     assert done.stdout == b""
 
 
-@pytest.mark.parametrize("name", ["kernels"])
-def test_later_benches_say_so(run_quern, name):
-    done = run_quern("bench", name)
+def test_kernels_json_and_file_are_the_same(run_quern, tmp_path):
+    done = run_quern("bench", "kernels", "--rows", "1,2", "--kernel", "matmul_mxfp4", "--kernel", "attend", "--kernel",
+                     "topk", "--repeats", "2", "--json", "--out", tmp_path / "kernels.json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told == json.loads((tmp_path / "kernels.json").read_text(encoding="utf-8"))
+    assert told["form"] == "quern-kernel-speed-1"
+    isas = list(dict.fromkeys(figure["isa"] for figure in told["kernels"]))
+    assert isas[-1] == "scalar"
+    of_best = [figure for figure in told["kernels"] if figure["isa"] == isas[0]]
+    assert [(f["kernel"], f["cols"], f["outputs"], f["rows"], f["keys"]) for f in of_best] == [
+        ("matmul_mxfp4", 6144, 2048, 1, 0), ("matmul_mxfp4", 6144, 2048, 2, 0), ("matmul_mxfp4", 2048, 6144, 1, 0),
+        ("matmul_mxfp4", 2048, 6144, 2, 0), ("attend", 576, 64, 1, 2048), ("topk", 0, 0, 1, 4096),
+        ("topk", 0, 0, 1, 32768)]
+    assert len(told["kernels"]) == len(isas) * len(of_best)
+    measured = {"matmul_mxfp4": {"gbps", "read_share", "gflops", "peak_share"}, "attend": {"gflops", "peak_share"},
+                "topk": {"mkeys"}}
+    for figure in told["kernels"]:
+        for name in ("gbps", "read_share", "gflops", "peak_share", "mkeys"):
+            if name not in measured[figure["kernel"]]:
+                assert figure[name] is None
+                continue
+            assert 0 < figure[name]["min"] <= figure[name]["median"] <= figure[name]["max"]
+            assert figure[name]["samples"] == 2
+    assert told["limits"]["read_small_pages_gbps"]["samples"] == 2 * len(told["kernels"])
+    assert told["limits"]["fp32_gflops"]["median"] > 0  # the scalar table's
+
+
+def test_kernels_table(run_quern):
+    done = run_quern("bench", "kernels", "--isa", "scalar", "--rows", "1", "--kernel", "transposed", "--kernel",
+                     "index_scores", "--repeats", "1", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.decode()
+    for words in ("1 thread; cold weights from", "\nscalar ", "512 x 192, 1 row ", "32 heads, 32768 keys",
+                  "plain read, 4 KiB pages"):
+        assert words in table
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--kernel", "matmul"], "--kernel: 'matmul': give matmul_mxfp4, matmul_bf16"),
+    (["--isa", "sse2"], "sse2"),
+    (["--rows", "65"], "--rows: '65': give 1 to 8 numbers from 1 to 64"),
+    (["--rows", "0"], "--rows: '0'"),
+    (["--repeats", "0"], "repeats"),
+    (["extra"], "extra"),
+])
+def test_kernels_refused(run_quern, arguments, words):
+    done = run_quern("bench", "kernels", *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert f"bench {name}: not in this version".encode() in done.stderr
+    assert words.encode() in done.stderr
 
 
 GRAMMARS = [

@@ -1,0 +1,390 @@
+/* The unit of work is 16 outputs of a matrix, or one query. */
+#include "bench/kernel_case.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "kernels/topk.h"
+#include "model/packed.h"
+#include "model/parallel.h"
+
+enum {
+    WIDEST = 16384, /* of activations */
+    UNIT_OUTPUTS = 16,
+    Y_VALUES = 4 << 20, /* of all products in a loop */
+    HEADS = 64,
+    LATENT = 512,
+    ROPE = 64,
+    KEY_WIDTH = LATENT + ROPE,
+    NOPE = 192,
+    HEAD_GROUP = 8, /* as the model cuts attention */
+    ITEMS_PER_THREAD = 3,
+    MOST_TRANSPOSED = 8,
+    KEYS = 2048, /* of attend, and the choice of topk */
+    INDEX_HEADS = 32,
+    INDEX_DIM = 128,
+    INDEX_CALL = 128, /* keys of one call: a block of the cache */
+    FEW_KEYS = 4096,
+    MANY_KEYS = 32768,
+    ALIGNMENT = 64,
+    MOST_UNITS = 1 << 20
+};
+
+static const double LONGEST_MATRIX_S = 0.5;
+
+_Static_assert(KEYS *KEY_WIDTH <= MANY_KEYS * INDEX_DIM, "both kinds of keys fit the buffer");
+_Static_assert(HEADS *KEY_WIDTH <= WIDEST * QN_MATMUL_MAX_ROWS, "queries are taken from the activations");
+
+/* A worker's own. */
+typedef struct kernel_worker {
+    float *out;    /* [MOST_TRANSPOSED, LATENT], [HEAD_GROUP, LATENT], [INDEX_CALL] */
+    void *scratch; /* of attend */
+} kernel_worker;
+
+struct qn_kernel_rig {
+    qn_pool *pool;
+    const qn_region *region;
+    float *x; /* [QN_MATMUL_MAX_ROWS, WIDEST] */
+    float **x_rows, **y_rows;
+    float *y;
+    uint8_t *keys; /* float32 at most */
+    const void **key_rows;
+    float *scores; /* [MANY_KEYS] */
+    uint32_t *order;
+    int32_t *chosen;
+    float *worker_out;
+    kernel_worker *worker;
+
+    /* of the case in use */
+    const qn_kernels *kernels;
+    qn_kernel_case which;
+    uint8_t *packed_bytes, *scratch;
+    void **packed_rows;
+    qn_packed packed;
+    size_t units, at, head_group;
+};
+
+const char *qn_kernel_kind_name(qn_kernel_kind kind)
+{
+    static const char *const names[QN_KERNEL_KINDS] = {"matmul_mxfp4", "matmul_bf16",  "transposed",
+                                                       "attend",       "index_scores", "topk"};
+    return names[kind];
+}
+
+static bool is_product(qn_kernel_kind kind)
+{
+    return kind == QN_KERNEL_MATMUL_MXFP4 || kind == QN_KERNEL_MATMUL_BF16;
+}
+
+size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[QN_KERNEL_MAX_CASES])
+{
+    /* experts' gate or up and down; q_a, q_b, o, a dense layer's gate or up */
+    static const qn_kernel_case shapes[] = {{.kind = QN_KERNEL_MATMUL_MXFP4, .cols = 6144, .outputs = 2048},
+                                            {.kind = QN_KERNEL_MATMUL_MXFP4, .cols = 2048, .outputs = 6144},
+                                            {.kind = QN_KERNEL_MATMUL_BF16, .cols = 6144, .outputs = 2048},
+                                            {.kind = QN_KERNEL_MATMUL_BF16, .cols = 2048, .outputs = 16384},
+                                            {.kind = QN_KERNEL_MATMUL_BF16, .cols = 16384, .outputs = 6144},
+                                            {.kind = QN_KERNEL_MATMUL_BF16, .cols = 6144, .outputs = 12288},
+                                            {.kind = QN_KERNEL_TRANSPOSED, .cols = LATENT, .outputs = NOPE}};
+    static const qn_kernel_case others[] = {
+        {.kind = QN_KERNEL_ATTEND, .cols = KEY_WIDTH, .outputs = HEADS, .rows = 1, .keys = KEYS},
+        {.kind = QN_KERNEL_INDEX_SCORES, .cols = INDEX_DIM, .outputs = INDEX_HEADS, .rows = 1, .keys = FEW_KEYS},
+        {.kind = QN_KERNEL_INDEX_SCORES, .cols = INDEX_DIM, .outputs = INDEX_HEADS, .rows = 1, .keys = MANY_KEYS},
+        {.kind = QN_KERNEL_TOPK, .rows = 1, .keys = FEW_KEYS},
+        {.kind = QN_KERNEL_TOPK, .rows = 1, .keys = MANY_KEYS}};
+    size_t count = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        size_t most = is_product(shapes[s].kind) ? QN_MATMUL_MAX_ROWS : MOST_TRANSPOSED;
+        for (size_t r = 0; r < row_count; r++) {
+            if (rows[r] > most)
+                continue;
+            out[count] = shapes[s];
+            out[count++].rows = rows[r];
+        }
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        out[count++] = others[i];
+    return count;
+}
+
+static void *take(size_t count, size_t size, qn_status *status, qn_error *err)
+{
+    void *block = *status == QN_OK ? qn_alloc_aligned(count, size) : NULL;
+    if (!block && *status == QN_OK)
+        *status = qn_fail_memory(err, "buffers of the kernels' measurement", count * size);
+    return block;
+}
+
+static void fill(qn_kernel_rig *r)
+{
+    for (size_t row = 0; row < QN_MATMUL_MAX_ROWS; row++) {
+        r->x_rows[row] = r->x + row * WIDEST;
+        for (size_t i = 0; i < WIDEST; i++)
+            r->x_rows[row][i] = sinf((float)((row + i) % 8191) * 0.37f);
+    }
+    for (size_t i = 0; i < MANY_KEYS; i++)
+        r->scores[i] = sinf((float)(i * 31 % 8191) * 0.37f);
+    for (size_t i = 0; i < qn_pool_threads(r->pool); i++)
+        r->worker[i].out = r->worker_out + i * MOST_TRANSPOSED * LATENT;
+}
+
+qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_rig **out, qn_error *err)
+{
+    qn_kernel_rig *r = qn_alloc_zero(1, sizeof *r);
+    if (!r)
+        return qn_fail_memory(err, "buffers of the kernels' measurement", sizeof *r);
+    *r = (qn_kernel_rig){.pool = pool, .region = region};
+    qn_status status = QN_OK;
+    size_t threads = qn_pool_threads(pool);
+    r->x = take((size_t)QN_MATMUL_MAX_ROWS * WIDEST, sizeof *r->x, &status, err);
+    r->x_rows = take(QN_MATMUL_MAX_ROWS, sizeof *r->x_rows, &status, err);
+    r->y = take(Y_VALUES, sizeof *r->y, &status, err);
+    r->y_rows = take((size_t)QN_MAX_PRODUCTS * QN_MATMUL_MAX_ROWS, sizeof *r->y_rows, &status, err);
+    r->keys = take((size_t)MANY_KEYS * INDEX_DIM, sizeof(float), &status, err);
+    r->key_rows = take(KEYS, sizeof *r->key_rows, &status, err);
+    r->scores = take(MANY_KEYS, sizeof *r->scores, &status, err);
+    r->order = take(MANY_KEYS, sizeof *r->order, &status, err);
+    r->chosen = take(KEYS, sizeof *r->chosen, &status, err);
+    r->worker_out = take(threads * MOST_TRANSPOSED * LATENT, sizeof *r->worker_out, &status, err);
+    r->worker = take(threads, sizeof *r->worker, &status, err);
+    if (status != QN_OK) {
+        qn_kernel_rig_free(r);
+        return status;
+    }
+    fill(r);
+    *out = r;
+    return QN_OK;
+}
+
+static void release_case(qn_kernel_rig *r)
+{
+    qn_free(r->packed_bytes);
+    qn_free(r->packed_rows);
+    qn_free(r->scratch);
+    r->packed_bytes = r->scratch = NULL;
+    r->packed_rows = NULL;
+}
+
+void qn_kernel_rig_free(qn_kernel_rig *r)
+{
+    if (!r)
+        return;
+    release_case(r);
+    void *const blocks[] = {r->x,      r->x_rows, r->y,      r->y_rows,     r->keys,  r->key_rows,
+                            r->scores, r->order,  r->chosen, r->worker_out, r->worker};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        qn_free(blocks[i]);
+    qn_free(r);
+}
+
+static size_t aligned_size(size_t bytes)
+{
+    return qn_ceil_div(bytes, ALIGNMENT) * ALIGNMENT;
+}
+
+/* The next `outputs` rows of the region as a matrix, or as many as the region has. */
+static qn_matrix next_matrix(qn_kernel_rig *r, size_t outputs)
+{
+    qn_dtype dtype = r->which.kind == QN_KERNEL_MATMUL_MXFP4 ? QN_DTYPE_MXFP4 : QN_DTYPE_BF16;
+    qn_matrix w = {.dtype = dtype, .cols = r->which.cols};
+    size_t scales = dtype == QN_DTYPE_MXFP4 ? w.cols / QN_MXFP4_BLOCK : 0, row = qn_matrix_row_bytes(&w) + scales;
+    size_t fit = (r->region->bytes - (size_t)2 * ALIGNMENT) / row / UNIT_OUTPUTS * UNIT_OUTPUTS;
+    w.rows = qn_min_size(outputs, fit);
+    size_t codes = aligned_size(w.rows * qn_matrix_row_bytes(&w)), all = codes + aligned_size(w.rows * scales);
+    if (r->at + all > r->region->bytes)
+        r->at = 0;
+    w.data = r->region->data + r->at;
+    w.scales = scales > 0 ? w.data + codes : NULL;
+    r->at += all;
+    return w;
+}
+
+/* Several matrices to a loop, as a layer's experts are. */
+static void run_products(qn_kernel_rig *r, size_t units)
+{
+    const qn_kernel_case *c = &r->which;
+    size_t left = units * UNIT_OUTPUTS, most = qn_min_size(QN_MAX_PRODUCTS, Y_VALUES / (c->rows * c->outputs));
+    while (left > 0) {
+        qn_matrix w[QN_MAX_PRODUCTS];
+        qn_product products[QN_MAX_PRODUCTS] = {0};
+        size_t count = 0;
+        for (; count < most && left > 0; count++) {
+            w[count] = next_matrix(r, qn_min_size(left, c->outputs));
+            left -= w[count].rows;
+            float **y = r->y_rows + count * c->rows;
+            for (size_t i = 0; i < c->rows; i++)
+                y[i] = r->y + (count * c->rows + i) * c->outputs;
+            products[count] = (qn_product){.w = &w[count], .x = qn_packed_rows(&r->packed, &w[count]), .y = y};
+        }
+        qn_products_run(r->pool, r->kernels, products, count, c->rows);
+    }
+}
+
+static void transposed_item(void *context, size_t item, size_t worker)
+{
+    qn_kernel_rig *r = context;
+    const float *x[MOST_TRANSPOSED];
+    float *y[MOST_TRANSPOSED];
+    for (size_t i = 0; i < r->which.rows; i++) {
+        x[i] = r->x_rows[i];
+        y[i] = r->worker[worker].out + i * LATENT;
+    }
+    size_t bytes = (size_t)NOPE * LATENT * sizeof(uint16_t), places = r->region->bytes / bytes;
+    const uint8_t *data = r->region->data + (r->at + item) % places * bytes;
+    qn_matrix w = {.dtype = QN_DTYPE_BF16, .rows = NOPE, .cols = LATENT, .data = data};
+    r->kernels->matmul_transposed(&w, 0, NOPE, x, r->which.rows, y);
+}
+
+static void attend_item(void *context, size_t item, size_t worker)
+{
+    qn_kernel_rig *r = context;
+    const float *q = r->x + item % (HEADS / r->head_group) * r->head_group * KEY_WIDTH;
+    r->kernels->attend(r->worker[worker].out, q, r->head_group, LATENT, ROPE, 0.0625f, r->key_rows, r->which.keys,
+                       r->worker[worker].scratch);
+}
+
+static void index_item(void *context, size_t item, size_t worker)
+{
+    qn_kernel_rig *r = context;
+    size_t key_bytes = INDEX_DIM * (qn_dtype_bits(r->kernels->kv_dtype) / 8);
+    size_t at = item % (r->which.keys / INDEX_CALL) * INDEX_CALL * key_bytes;
+    r->kernels->index_scores(r->worker[worker].out, r->x, r->x_rows[1], INDEX_HEADS, INDEX_DIM, r->keys + at,
+                             INDEX_CALL);
+}
+
+static void run_units(qn_kernel_rig *r, size_t units)
+{
+    switch (r->which.kind) {
+    case QN_KERNEL_TRANSPOSED:
+        qn_pool_run(r->pool, units * HEADS, transposed_item, r);
+        r->at += units * HEADS;
+        return;
+    case QN_KERNEL_ATTEND:
+        qn_pool_run(r->pool, units * (HEADS / r->head_group), attend_item, r);
+        return;
+    case QN_KERNEL_INDEX_SCORES:
+        qn_pool_run(r->pool, units * (r->which.keys / INDEX_CALL), index_item, r);
+        return;
+    case QN_KERNEL_TOPK:
+        for (size_t i = 0; i < units; i++)
+            qn_topk(r->scores, r->which.keys, KEYS, r->chosen, r->order, NULL);
+        return;
+    default:
+        run_products(r, units);
+    }
+}
+
+/* What one unit counts. */
+static qn_kernel_sample unit_of(const qn_kernel_case *c)
+{
+    double outputs = (double)c->outputs, cols = (double)c->cols, keys = (double)c->keys, rows = (double)c->rows;
+    switch (c->kind) {
+    case QN_KERNEL_MATMUL_MXFP4:
+        return (qn_kernel_sample){.flops = 2 * rows * UNIT_OUTPUTS * cols, .bytes = UNIT_OUTPUTS * cols * 17 / 32};
+    case QN_KERNEL_MATMUL_BF16:
+        return (qn_kernel_sample){.flops = 2 * rows * UNIT_OUTPUTS * cols, .bytes = UNIT_OUTPUTS * cols * 2};
+    case QN_KERNEL_TRANSPOSED:
+        return (qn_kernel_sample){.flops = 2 * rows * HEADS * outputs * cols, .bytes = HEADS * outputs * cols * 2};
+    case QN_KERNEL_ATTEND:
+        return (qn_kernel_sample){.flops = 2 * keys * outputs * (cols + LATENT)};
+    case QN_KERNEL_INDEX_SCORES:
+        return (qn_kernel_sample){.flops = 2 * keys * outputs * cols};
+    default:
+        return (qn_kernel_sample){.keys = keys};
+    }
+}
+
+static double timed(qn_kernel_rig *r, size_t units)
+{
+    uint64_t began = qn_now_ns();
+    run_units(r, units);
+    uint64_t ns = qn_now_ns() - began;
+    return (double)(ns > 0 ? ns : 1) / 1e9;
+}
+
+/* Doubles what is done until it can be timed, and goes by that. */
+static void choose_units(qn_kernel_rig *r, double wanted_s)
+{
+    size_t units = 1;
+    double seconds = timed(r, units);
+    while (seconds < wanted_s / 4 && units < MOST_UNITS) {
+        units *= 2;
+        seconds = timed(r, units);
+    }
+    double unit_s = seconds / (double)units, most = is_product(r->which.kind) ? LONGEST_MATRIX_S : wanted_s;
+    size_t whole = is_product(r->which.kind) ? r->which.outputs / UNIT_OUTPUTS : 1;
+    if ((double)whole * unit_s > most)
+        whole = qn_max_size(1, (size_t)(most / unit_s));
+    double times = ceil(wanted_s / ((double)whole * unit_s));
+    r->units = whole * (times > 1 ? qn_min_size((size_t)times, MOST_UNITS / whole) : 1);
+}
+
+static void prepare_keys(qn_kernel_rig *r)
+{
+    const qn_kernels *k = r->kernels;
+    size_t bits = qn_dtype_bits(k->kv_dtype), key_bytes = KEY_WIDTH * (bits / 8), index_bytes = INDEX_DIM * (bits / 8);
+    for (size_t i = 0; r->which.kind == QN_KERNEL_ATTEND && i < KEYS; i++) {
+        k->store_row(r->keys + i * key_bytes, r->x_rows[i % QN_MATMUL_MAX_ROWS] + i, KEY_WIDTH);
+        r->key_rows[i] = r->keys + i * key_bytes;
+    }
+    for (size_t i = 0; r->which.kind == QN_KERNEL_INDEX_SCORES && i < MANY_KEYS; i++)
+        k->store_row(r->keys + i * index_bytes, r->x_rows[i % QN_MATMUL_MAX_ROWS] + i % (WIDEST - INDEX_DIM),
+                     INDEX_DIM);
+    r->head_group = HEAD_GROUP;
+    while (r->head_group > 1 && HEADS / r->head_group < qn_pool_threads(r->pool) * ITEMS_PER_THREAD)
+        r->head_group /= 2;
+}
+
+static qn_status prepare_packed(qn_kernel_rig *r, qn_error *err)
+{
+    qn_dtype_set dtypes = 1u << (r->which.kind == QN_KERNEL_MATMUL_MXFP4 ? QN_DTYPE_MXFP4 : QN_DTYPE_BF16);
+    size_t pointers, bytes = qn_packed_size(r->kernels, r->which.rows, r->which.cols, dtypes, &pointers);
+    qn_status status = QN_OK;
+    r->packed_bytes = take(bytes, 1, &status, err);
+    r->packed_rows = take(pointers, sizeof *r->packed_rows, &status, err);
+    if (status != QN_OK)
+        return status;
+    r->packed = qn_packed_make(r->kernels, r->which.rows, r->which.cols, dtypes, r->packed_bytes, r->packed_rows);
+    for (size_t i = 0; i < r->which.rows; i++)
+        qn_packed_put(&r->packed, i, r->x_rows[i]);
+    return QN_OK;
+}
+
+static qn_status prepare_scratch(qn_kernel_rig *r, qn_error *err)
+{
+    size_t threads = qn_pool_threads(r->pool);
+    size_t bytes = aligned_size(r->kernels->attend_scratch_bytes(HEAD_GROUP, LATENT, ROPE));
+    qn_status status = QN_OK;
+    r->scratch = take(threads, bytes, &status, err);
+    for (size_t i = 0; status == QN_OK && i < threads; i++)
+        r->worker[i].scratch = r->scratch + i * bytes;
+    return status;
+}
+
+qn_status qn_kernel_rig_use(qn_kernel_rig *r, const qn_kernels *kernels, const qn_kernel_case *which,
+                            double milliseconds, qn_error *err)
+{
+    release_case(r);
+    r->kernels = kernels;
+    r->which = *which;
+    r->at = 0;
+    qn_status status = is_product(which->kind) ? prepare_packed(r, err) : prepare_scratch(r, err);
+    if (status != QN_OK)
+        return status;
+    prepare_keys(r);
+    choose_units(r, milliseconds / 1e3);
+    return QN_OK;
+}
+
+qn_kernel_sample qn_kernel_rig_sample(qn_kernel_rig *r)
+{
+    qn_kernel_sample s = unit_of(&r->which);
+    s.seconds = timed(r, r->units);
+    s.flops *= (double)r->units;
+    s.bytes *= (double)r->units;
+    s.keys *= (double)r->units;
+    return s;
+}
