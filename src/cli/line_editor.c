@@ -163,6 +163,8 @@ qn_line_event qn_line_editor_read(qn_line_editor *editor, const char *prompt, qn
     editor->interrupts_before = *editor->interrupts;
     sigprocmask(SIG_BLOCK, NULL, &editor->while_waiting);
     sigdelset(&editor->while_waiting, SIGINT);
+    /* el_gets shows the prompt before it takes the terminal over: a Ctrl-D in between would be no end but a NUL. */
+    el_set(editor->edit, EL_PREP_TERM, 1);
     const char *text = el_gets(editor->edit, &length);
     if (text != NULL && length > 0) {
         qn_buffer_append(line, text, (size_t)length - (text[length - 1] == '\n'));
