@@ -291,8 +291,11 @@ static qn_status short_option(walk *w, const char *word, qn_error *err)
 static qn_status plain_argument(qn_option_table *table, const char *word, qn_error *err)
 {
     if (table->argument_count >= table->max_arguments || table->argument_count >= QN_ARGUMENTS_MAX) {
-        return qn_fail(err, QN_USAGE, "%s: one argument too many for quern %s %s: see quern %s --help", word,
-                       table->command, table->arguments, table->command);
+        return table->surplus != NULL
+                   ? qn_fail(err, QN_USAGE, "%s: one argument too many for quern %s %s: %s", word, table->command,
+                             table->arguments, table->surplus)
+                   : qn_fail(err, QN_USAGE, "%s: one argument too many for quern %s %s: see quern %s --help", word,
+                             table->command, table->arguments, table->command);
     }
     table->argument[table->argument_count++] = word;
     return QN_OK;

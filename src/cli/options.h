@@ -57,6 +57,7 @@ typedef struct qn_option_table {
     const char *arguments; /* "MODEL_DIR", for the usage line; "" when there are none */
     const char *summary;   /* what the command does, a sentence or more */
     size_t min_arguments, max_arguments;
+    const char *surplus; /* what is said to do with an argument too many; NULL: to see --help */
     qn_option options[QN_OPTIONS_MAX];
     size_t option_count;
     /* Filled by qn_options_parse. */

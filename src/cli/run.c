@@ -332,9 +332,12 @@ static qn_status run(qn_run_options *options, qn_error *err)
 static int command_main(int argc, char **argv)
 {
     static const char summary[] = "Answers a prompt with a model of the GLM-5 family, or chats when run on a terminal.";
-    qn_run_options options = {
-        .table = {
-            .command = "run", .arguments = "MODEL_DIR", .summary = summary, .min_arguments = 1, .max_arguments = 1}};
+    qn_run_options options = {.table = {.command = "run",
+                                        .arguments = "MODEL_DIR",
+                                        .summary = summary,
+                                        .min_arguments = 1,
+                                        .max_arguments = 1,
+                                        .surplus = "give the prompt with -p"}};
     qn_error err;
     add_options(&options);
     qn_status status = qn_options_parse(&options.table, argc, argv, &err);

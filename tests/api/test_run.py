@@ -185,6 +185,7 @@ def test_generation_config_can_be_overridden(run_quern, tiny):
     (["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 17}'], b"1 to 16"),
     (["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 1, "draft_model": "x"}'], b"draft_model"),
     (["--override-generation-config", '{"top_p": 3}'], b"top_p"),
+    (["Hi"], b"Hi: one argument too many for quern run MODEL_DIR: give the prompt with -p"),
     (["--block-size", "100"], b"--block-size: 100 tokens: use a power of two"),
     (["--raw", "--system", "x"], b"--system"),
     (["--raw", "--trust-content-tokens"], b"--trust-content-tokens"),

@@ -257,7 +257,7 @@ static void test_arguments(void **state)
     values v;
     qn_error err;
     assert_refused(PARSE("-v"), &err, "", "DIR is missing");
-    assert_refused(PARSE("a", "b"), &err, "", "b: one argument too many");
+    assert_refused(PARSE("a", "b"), &err, "", "b: one argument too many for quern try DIR: see quern try --help");
     assert_int_equal(PARSE("--", "--verbose"), QN_OK);
     assert_string_equal(table.argument[0], "--verbose");
     assert_int_equal(PARSE("-"), QN_OK);
