@@ -279,7 +279,7 @@ static qn_status write_all(synthesis *s, qn_synth_result *out, qn_error *err)
     count_tensors(s, out);
     if (status == QN_OK)
         status = write_index(s, out, err);
-    if (status == QN_OK)
+    if (status == QN_OK && !s->options->without_text)
         status = carry(s, err);
     return status == QN_OK ? write_config(s, out, err) : status;
 }

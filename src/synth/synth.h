@@ -8,6 +8,7 @@
 #define QN_SYNTH_SYNTH_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ typedef struct qn_synth_options {
     const char *destination; /* a folder: new, its parent there, or empty */
     qn_synth_cut cut;
     qn_synth_format format;
+    bool without_text; /* no tokenizer, chat template or generation config is copied, and none is missed */
     uint64_t seed;
     uint64_t max_shard_bytes; /* of tensors in a file, unless a single one is larger */
     size_t threads;           /* 0: as many as CPUs */

@@ -21,6 +21,7 @@ qn_status qn_synth_temporary(const qn_synth_options *options, char path[QN_TEMPO
     }
     qn_synth_options here = *options;
     here.destination = path;
+    here.without_text = true;
     qn_status status = qn_synth_write(&here, out, err);
     if (status != QN_OK) {
         qn_synth_temporary_remove(path);

@@ -7,8 +7,9 @@
 
 enum { QN_TEMPORARY_PATH_BYTES = 4096 };
 
-/* Makes a folder below $TMPDIR, or /tmp without that, and writes the checkpoint into it; options->destination is not
- * looked at. After a failure nothing is left. Whatever ends the process before qn_synth_temporary_remove leaves it. */
+/* Makes a folder below $TMPDIR, or /tmp without that, and writes the checkpoint into it, without any text files;
+ * options->destination is not looked at. After a failure nothing is left. Whatever ends the process before
+ * qn_synth_temporary_remove leaves it. */
 qn_status qn_synth_temporary(const qn_synth_options *options, char path[QN_TEMPORARY_PATH_BYTES], qn_synth_result *out,
                              qn_error *err);
 
