@@ -14,7 +14,7 @@
 enum {
     WIDEST = 16384, /* of activations */
     UNIT_OUTPUTS = 16,
-    Y_VALUES = 4 << 20, /* of all products in a loop */
+    Y_VALUES = QN_KERNEL_MAX_ROWS * WIDEST, /* of all products in a loop */
     HEADS = 64,
     LATENT = 512,
     ROPE = 64,
@@ -36,7 +36,7 @@ enum {
 static const double LONGEST_MATRIX_S = 0.5;
 
 _Static_assert(KEYS *KEY_WIDTH <= MANY_KEYS * INDEX_DIM, "both kinds of keys fit the buffer");
-_Static_assert(HEADS *KEY_WIDTH <= WIDEST * QN_MATMUL_MAX_ROWS, "queries are taken from the activations");
+_Static_assert(HEADS *KEY_WIDTH <= WIDEST * QN_KERNEL_MAX_ROWS, "queries are taken from the activations");
 
 /* A worker's own. */
 typedef struct kernel_worker {
@@ -47,7 +47,7 @@ typedef struct kernel_worker {
 struct qn_kernel_rig {
     qn_pool *pool;
     const qn_region *region;
-    float *x; /* [QN_MATMUL_MAX_ROWS, WIDEST] */
+    float *x; /* [QN_KERNEL_MAX_ROWS, WIDEST] */
     float **x_rows, **y_rows;
     float *y;
     uint8_t *keys; /* float32 at most */
@@ -97,7 +97,7 @@ size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[
         {.kind = QN_KERNEL_TOPK, .rows = 1, .keys = MANY_KEYS}};
     size_t count = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        size_t most = is_product(shapes[s].kind) ? QN_MATMUL_MAX_ROWS : MOST_TRANSPOSED;
+        size_t most = is_product(shapes[s].kind) ? QN_KERNEL_MAX_ROWS : MOST_TRANSPOSED;
         for (size_t r = 0; r < row_count; r++) {
             if (rows[r] > most)
                 continue;
@@ -120,7 +120,7 @@ static void *take(size_t count, size_t size, qn_status *status, qn_error *err)
 
 static void fill(qn_kernel_rig *r)
 {
-    for (size_t row = 0; row < QN_MATMUL_MAX_ROWS; row++) {
+    for (size_t row = 0; row < QN_KERNEL_MAX_ROWS; row++) {
         r->x_rows[row] = r->x + row * WIDEST;
         for (size_t i = 0; i < WIDEST; i++)
             r->x_rows[row][i] = sinf((float)((row + i) % 8191) * 0.37f);
@@ -139,10 +139,10 @@ qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_ri
     *r = (qn_kernel_rig){.pool = pool, .region = region};
     qn_status status = QN_OK;
     size_t threads = qn_pool_threads(pool);
-    r->x = take((size_t)QN_MATMUL_MAX_ROWS * WIDEST, sizeof *r->x, &status, err);
-    r->x_rows = take(QN_MATMUL_MAX_ROWS, sizeof *r->x_rows, &status, err);
+    r->x = take((size_t)QN_KERNEL_MAX_ROWS * WIDEST, sizeof *r->x, &status, err);
+    r->x_rows = take(QN_KERNEL_MAX_ROWS, sizeof *r->x_rows, &status, err);
     r->y = take(Y_VALUES, sizeof *r->y, &status, err);
-    r->y_rows = take((size_t)QN_MAX_PRODUCTS * QN_MATMUL_MAX_ROWS, sizeof *r->y_rows, &status, err);
+    r->y_rows = take((size_t)QN_MAX_PRODUCTS * QN_KERNEL_MAX_ROWS, sizeof *r->y_rows, &status, err);
     r->keys = take((size_t)MANY_KEYS * INDEX_DIM, sizeof(float), &status, err);
     r->key_rows = take(KEYS, sizeof *r->key_rows, &status, err);
     r->scores = take(MANY_KEYS, sizeof *r->scores, &status, err);
@@ -327,11 +327,11 @@ static void prepare_keys(qn_kernel_rig *r)
     const qn_kernels *k = r->kernels;
     size_t bits = qn_dtype_bits(k->kv_dtype), key_bytes = KEY_WIDTH * (bits / 8), index_bytes = INDEX_DIM * (bits / 8);
     for (size_t i = 0; r->which.kind == QN_KERNEL_ATTEND && i < KEYS; i++) {
-        k->store_row(r->keys + i * key_bytes, r->x_rows[i % QN_MATMUL_MAX_ROWS] + i, KEY_WIDTH);
+        k->store_row(r->keys + i * key_bytes, r->x_rows[i % QN_KERNEL_MAX_ROWS] + i, KEY_WIDTH);
         r->key_rows[i] = r->keys + i * key_bytes;
     }
     for (size_t i = 0; r->which.kind == QN_KERNEL_INDEX_SCORES && i < MANY_KEYS; i++)
-        k->store_row(r->keys + i * index_bytes, r->x_rows[i % QN_MATMUL_MAX_ROWS] + i % (WIDEST - INDEX_DIM),
+        k->store_row(r->keys + i * index_bytes, r->x_rows[i % QN_KERNEL_MAX_ROWS] + i % (WIDEST - INDEX_DIM),
                      INDEX_DIM);
     r->head_group = HEAD_GROUP;
     while (r->head_group > 1 && HEADS / r->head_group < qn_pool_threads(r->pool) * ITEMS_PER_THREAD)

@@ -32,14 +32,14 @@ typedef struct qn_kernel_case {
     size_t keys;          /* 0 for products */
 } qn_kernel_case;
 
-/* All cases for products with these rows (each at most QN_MATMUL_MAX_ROWS; transposed: those up to 8). The list is
+/* All cases for products with these rows (each at most QN_KERNEL_MAX_ROWS; transposed: those up to 8). The list is
  * static data put together in `out`; returns how many, at most QN_KERNEL_MAX_CASES. */
-enum { QN_KERNEL_MAX_CASES = 96, QN_KERNEL_MAX_ROW_POINTS = 8 };
+enum { QN_KERNEL_MAX_CASES = 96, QN_KERNEL_MAX_ROW_POINTS = 8, QN_KERNEL_MAX_ROWS = 512 };
 size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[QN_KERNEL_MAX_CASES]);
 
 typedef struct qn_kernel_rig qn_kernel_rig;
 
-/* Pool and region outlive it. Takes some 50 MB. */
+/* Pool and region outlive it. Takes some 120 MB. */
 qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_rig **out, qn_error *err);
 void qn_kernel_rig_free(qn_kernel_rig *rig); /* NULL is fine */
 

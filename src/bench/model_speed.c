@@ -158,6 +158,30 @@ static void warn_of_memory(const bench *b)
                weights >> 20, available >> 20);
 }
 
+static qn_limits mean(qn_limits a, qn_limits b)
+{
+    return (qn_limits){.bf16 = a.bf16,
+                       .read_small = (a.read_small + b.read_small) / 2,
+                       .read_huge = (a.read_huge + b.read_huge) / 2,
+                       .peak = (a.peak + b.peak) / 2};
+}
+
+/* One sample, between two of the limits. */
+static qn_status measure_point(bench *b, size_t i, bool counts, qn_error *err)
+{
+    const qn_kernels *kernels = qn_model_rig_kernels(b->rig);
+    qn_call_times times = {0};
+    if (b->options->stop && atomic_load(b->options->stop))
+        return qn_fail(err, QN_CANCELLED, "bench: stopped: nothing is told of what was measured");
+    const qn_limits before = qn_yardstick_sample(&b->yardstick, kernels);
+    qn_status status = run_point(b, &b->point[i], &times, err);
+    if (status == QN_OK && counts) {
+        const qn_limits limits = mean(before, qn_yardstick_sample(&b->yardstick, kernels));
+        note_sample(b, &b->points[i], &times, &limits);
+    }
+    return status;
+}
+
 static qn_status run_rounds(bench *b, qn_error *err)
 {
     const qn_model_speed_options *o = b->options;
@@ -170,14 +194,7 @@ static qn_status run_rounds(bench *b, qn_error *err)
     for (size_t round = 0; round <= o->repeats && status == QN_OK; round++) {
         qn_model_rig_touch_weights(b->rig);
         for (size_t i = 0; i < b->point_count && status == QN_OK; i++) {
-            qn_call_times times = {0};
-            const qn_limits limits = qn_yardstick_sample(&b->yardstick, qn_model_rig_kernels(b->rig));
-            if (o->stop && atomic_load(o->stop))
-                status = qn_fail(err, QN_CANCELLED, "bench: stopped: nothing is told of what was measured");
-            else
-                status = run_point(b, &b->point[i], &times, err);
-            if (status == QN_OK && round > 0)
-                note_sample(b, &b->points[i], &times, &limits);
+            status = measure_point(b, i, round > 0, err);
             qn_progress_add(&progress, 1);
         }
     }

@@ -1,8 +1,8 @@
 /* How fast a model decodes and takes prompts on this machine, by part, beside the machine's own limits.
  *
  * Everything is measured in rounds, as bench/hardware.h does: in a round each point gives one sample, and right before
- * it memory is read plainly and arithmetic is done out of registers, so that a machine whose speed drifts moves all of
- * them alike. The first round is not counted. Caches hold random rows (bench/model_rig.h). */
+ * and behind it memory is read plainly and arithmetic is done out of registers, so that a machine whose speed drifts
+ * moves all of them alike. The first round is not counted. Caches hold random rows (bench/model_rig.h). */
 #ifndef QN_BENCH_MODEL_SPEED_H
 #define QN_BENCH_MODEL_SPEED_H
 
@@ -57,7 +57,7 @@ typedef struct qn_point_speed {
     qn_statistic tokens; /* a second */
     double flops, bytes;
     double experts;          /* that were read in a sparse layer of a step, in the mean; 0: there is no such layer */
-    qn_statistic read_share; /* bytes a second by the plain read right before (4 KiB pages, as the mapped weights) */
+    qn_statistic read_share; /* bytes a second by the plain reads around it (4 KiB pages, as the mapped weights) */
     qn_statistic peak_share; /* the same of arithmetic */
     qn_part_speed part[QN_PARTS];
 } qn_point_speed;

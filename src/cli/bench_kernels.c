@@ -116,7 +116,7 @@ static qn_status choose_kind(arguments *a, const char *name, qn_error *err)
 
 static qn_status choose(arguments *a, qn_error *err)
 {
-    qn_status status = qn_size_list_read("rows", a->rows, 1, QN_MATMUL_MAX_ROWS, QN_KERNEL_MAX_ROW_POINTS, a->row,
+    qn_status status = qn_size_list_read("rows", a->rows, 1, QN_KERNEL_MAX_ROWS, QN_KERNEL_MAX_ROW_POINTS, a->row,
                                          &a->speed.row_count, err);
     a->speed.rows = a->row;
     for (qn_kernel_kind k = 0; k < QN_KERNEL_KINDS; k++)
@@ -164,7 +164,7 @@ static void add_options(arguments *a)
          .kind = QN_OPTION_STRING,
          .value = &a->rows,
          .value_name = "LIST",
-         .help = "rows of activations of the products (default: 1,2,4,8,16,32,64)"},
+         .help = "rows of activations of the products (default: 1,2,4,8,16,32,64,128)"},
         {.name = "repeats",
          .kind = QN_OPTION_SIZE,
          .value = &a->speed.repeats,
@@ -191,7 +191,7 @@ static void add_options(arguments *a)
 
 int qn_bench_kernels(int argc, char **argv)
 {
-    arguments a = {.rows = "1,2,4,8,16,32,64",
+    arguments a = {.rows = "1,2,4,8,16,32,64,128",
                    .speed = {.repeats = 5, .sample_ms = SAMPLE_MS, .show_progress = true},
                    .table = {.command = "bench kernels",
                              .arguments = "",
