@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "grammar/grammar_internal.h"
 
-enum { EMPTY = 0, NEVER = 1, LONGEST_NAME = 200 };
+enum { EMPTY = 0, NEVER = 1, LONGEST_NAME = 200, FIRST_SLOTS = 1024 };
 enum { MAX_RULES = QN_GRAMMAR_MAX_EXPRESSIONS, MAX_WORDS = QN_GRAMMAR_MAX_PARTS };
 #define LARGEST_COUNT ((size_t)1 << 30) /* larger bounds of repetitions are refused */
 
@@ -66,13 +66,58 @@ static bool add_parts(qn_grammar_builder *b, const qn_expr *parts, size_t count)
     return true;
 }
 
+static size_t hash_set(const qn_byte_set *set)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < 4; i++) {
+        hash = (hash ^ set->bits[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 31;
+    }
+    return (size_t)hash;
+}
+
+static uint32_t *find_set_slot(const qn_grammar_builder *b, const qn_byte_set *set)
+{
+    size_t at = hash_set(set) & (b->set_slot_count - 1);
+    while (b->set_slots[at] && memcmp(&b->sets[b->set_slots[at] - 1], set, sizeof *set) != 0)
+        at = (at + 1) & (b->set_slot_count - 1);
+    return &b->set_slots[at];
+}
+
+/* Room in the hash table of sets for one more. */
+static bool grow_set_slots(qn_grammar_builder *b)
+{
+    if (b->failed || 2 * b->set_count < b->set_slot_count)
+        return !b->failed;
+    size_t count = b->set_slot_count ? 2 * b->set_slot_count : FIRST_SLOTS;
+    uint32_t *slots = qn_alloc_zero(count, sizeof *slots);
+    if (!slots) {
+        b->failed = true;
+        qn_fail_memory(&b->error, "grammar", count * sizeof *slots);
+        return false;
+    }
+    qn_free(b->set_slots);
+    b->set_slots = slots;
+    b->set_slot_count = count;
+    for (size_t i = 0; i < b->set_count; i++)
+        *find_set_slot(b, &b->sets[i]) = (uint32_t)i + 1;
+    return true;
+}
+
+/* The number of the set; equal ones are kept once. */
 static uint32_t add_set(qn_grammar_builder *b, const qn_byte_set *set)
 {
+    if (!grow_set_slots(b))
+        return 0;
+    uint32_t *slot = find_set_slot(b, set);
+    if (*slot)
+        return *slot - 1;
     if (!qn_builder_reserve(b, &b->sets, &b->set_capacity, b->set_count, 1, QN_GRAMMAR_MAX_EXPRESSIONS + 256,
                             sizeof *b->sets, "sets of bytes"))
         return 0;
     b->sets[b->set_count] = *set;
-    return (uint32_t)b->set_count++;
+    *slot = (uint32_t)++b->set_count;
+    return (uint32_t)b->set_count - 1;
 }
 
 qn_status qn_grammar_builder_new(qn_grammar_builder **out, qn_error *err)
@@ -106,6 +151,9 @@ void qn_grammar_builder_free(qn_grammar_builder *b)
     qn_free(b->parts);
     qn_free(b->bytes);
     qn_free(b->sets);
+    qn_free(b->set_slots);
+    for (size_t i = 0; i < QN_MADE_CHARS; i++)
+        qn_free(b->made_chars[i].ranges);
     qn_free(b->words);
     qn_free(b->rules);
     qn_free(b);

@@ -6,7 +6,14 @@
 #include "base/memory.h"
 #include "grammar/grammar_internal.h"
 
-enum { LAST_CHAR = 0x10FFFF, FIRST_SURROGATE = 0xD800, LAST_SURROGATE = 0xDFFF, NEVER = 1, LEVELS = 4 };
+enum {
+    LAST_CHAR = 0x10FFFF,
+    FIRST_SURROGATE = 0xD800,
+    LAST_SURROGATE = 0xDFFF,
+    NEVER = 1,
+    LEVELS = 4,
+    MANY_RANGES = 8
+};
 
 /* Of one call: what the last `level` bytes of an encoding may be, as 64 rests by the first of them. */
 typedef struct block {
@@ -190,6 +197,35 @@ static qn_expr encode_all(encoder *e)
     return qn_expr_choice(e->builder, options, count);
 }
 
+/* The expression of these ranges when it is one of the last that were made. */
+static const qn_made_chars *find_made(const qn_grammar_builder *b, const qn_char_range *ranges, size_t count,
+                                      bool except)
+{
+    for (size_t i = 0; i < QN_MADE_CHARS; i++) {
+        const qn_made_chars *made = &b->made_chars[i];
+        if (made->ranges && made->count == count && made->except == except &&
+            memcmp(made->ranges, ranges, count * sizeof *ranges) == 0)
+            return made;
+    }
+    return NULL;
+}
+
+/* So that a large class costs once what it costs, however often it is written. */
+static void keep_made(qn_grammar_builder *b, const qn_char_range *ranges, size_t count, bool except, qn_expr expr)
+{
+    qn_error failure;
+    qn_char_range *copy = b->failed ? NULL : qn_alloc(count, sizeof *copy);
+    if (!copy) {
+        qn_fail_memory(&failure, "grammar", count * sizeof *copy);
+        qn_grammar_builder_fail(b, &failure);
+        return;
+    }
+    memcpy(copy, ranges, count * sizeof *copy);
+    qn_made_chars *made = &b->made_chars[b->made_char_count++ % QN_MADE_CHARS];
+    qn_free(made->ranges);
+    *made = (qn_made_chars){copy, count, except, expr};
+}
+
 static qn_expr chars(qn_grammar_builder *b, const qn_char_range *ranges, size_t count, bool except)
 {
     qn_error failure;
@@ -200,6 +236,9 @@ static qn_expr chars(qn_grammar_builder *b, const qn_char_range *ranges, size_t 
         qn_grammar_builder_fail(b, &failure);
         return NEVER;
     }
+    const qn_made_chars *known = count >= MANY_RANGES ? find_made(b, ranges, count, except) : NULL;
+    if (known)
+        return known->expr;
     /* A range can be cut in two at the surrogates; the gaps need as much again. */
     qn_char_range *room = qn_alloc(5 * count + 16, sizeof *room);
     if (!room) {
@@ -222,6 +261,8 @@ static qn_expr chars(qn_grammar_builder *b, const qn_char_range *ranges, size_t 
     qn_expr made = encode_all(&e);
     qn_free(e.blocks);
     qn_free(room);
+    if (count >= MANY_RANGES)
+        keep_made(b, ranges, count, except, made);
     return made;
 }
 

@@ -38,6 +38,16 @@ typedef struct qn_byte_set {
     uint64_t bits[4];
 } qn_byte_set;
 
+enum { QN_MADE_CHARS = 16 };
+
+/* The expression that ranges of characters became. */
+typedef struct qn_made_chars {
+    qn_char_range *ranges; /* as they were given */
+    size_t count;
+    bool except;
+    qn_expr expr;
+} qn_made_chars;
+
 struct qn_grammar_builder {
     qn_error error;
     bool failed;
@@ -47,8 +57,12 @@ struct qn_grammar_builder {
     size_t part_count, part_capacity;
     unsigned char *bytes;
     size_t byte_count, byte_capacity;
-    qn_byte_set *sets; /* the first 256: each byte alone */
+    qn_byte_set *sets; /* the first 256: each byte alone; no two alike */
     size_t set_count, set_capacity;
+    uint32_t *set_slots; /* hash table of set numbers + 1 */
+    size_t set_slot_count;
+    qn_made_chars made_chars[QN_MADE_CHARS]; /* the last large ones; the next goes to made_char_count % QN_MADE_CHARS */
+    size_t made_char_count;
     uint64_t *words; /* bits of what groups require */
     size_t word_count, word_capacity;
     qn_rule_entry *rules;
