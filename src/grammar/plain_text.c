@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "grammar/char_kinds.h"
 #include "grammar/vocabulary_trie.h"
 
 enum { MOST_SETS = 64, ASCII = 128 };
@@ -56,17 +57,14 @@ static void add_range(qn_set_table *table, const frontier *from, unsigned first,
     }
 }
 
-/* Where whole characters lead; those of several bytes by the forms of Unicode, table 3-7. */
+/* Where whole characters lead; those of several bytes by their forms. */
 static void cross(qn_set_table *table, const frontier *from, frontier *to)
 {
-    static const struct {
-        uint8_t first, last, from, until, more;
-    } forms[] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1},
-                 {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
-                 {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
+    size_t count;
+    const qn_char_form *forms = qn_char_forms(&count);
     *to = (frontier){.is_top = from->is_top};
     add_range(table, from, 0, ASCII - 1, to);
-    for (size_t i = 0; i < sizeof forms / sizeof *forms && !(to->lacks && to->leads); i++) {
+    for (size_t i = 0; i < count && !(to->lacks && to->leads); i++) {
         frontier inner = {.is_top = from->is_top}, next;
         add_range(table, from, forms[i].first, forms[i].last, &inner);
         to->leads |= inner.leads;

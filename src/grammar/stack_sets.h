@@ -32,6 +32,11 @@ typedef struct qn_set_entry {
     uint32_t *next;        /* by class of bytes: number + 1, 0: not known yet; NULL: none known */
     uint64_t *mask;        /* tokens that may follow; NULL: not known */
     qn_top_entry *tops[2]; /* by qn_trie_part */
+    uint64_t run_kinds;    /* plain_run.h: the kinds of characters that all lead to run_to */
+    uint64_t run_refused;  /* and those that lead nowhere */
+    uint32_t run_to;       /* UINT32_MAX: nowhere */
+    uint32_t run_wanted;   /* nodes of the trie that could have been passed over by then */
+    bool run_known;
 } qn_set_entry;
 
 typedef struct qn_set_table {

@@ -22,6 +22,7 @@
 #include "base/size.h"
 #include "grammar/matcher_internal.h"
 #include "grammar/token_mask_internal.h"
+#include "grammar/plain_run.h"
 #include "grammar/plain_text.h"
 #include "grammar/vocabulary_trie.h"
 
@@ -29,6 +30,7 @@ enum {
     TOP_FRAMES = 4,    /* among which counts are looked for */
     RETURN_FRAMES = 3, /* that belong to a top: a character of a string is a call or two below the string */
     MOST_TOPS = 64,    /* stacks of a place that is taken apart */
+    MOST_WAITING = 4096,
     FEW_TOKENS = 512
 };
 
@@ -98,9 +100,10 @@ size_t qn_mask_cache_bytes(qn_mask_cache *c)
     return bytes;
 }
 
-static void allow_tokens(const qn_vocabulary_trie *trie, size_t node, uint64_t *mask)
+/* Those that end from the one node on and before the other. */
+static void allow_tokens(const qn_vocabulary_trie *trie, size_t node, size_t end, uint64_t *mask)
 {
-    for (uint32_t i = trie->nodes[node].first_token; i < trie->nodes[node + 1].first_token; i++)
+    for (uint32_t i = trie->nodes[node].first_token; i < trie->nodes[end].first_token; i++)
         qn_bit_set(mask, (size_t)trie->tokens[i]);
 }
 
@@ -149,7 +152,8 @@ static void add_waiting(qn_mask_cache *c, qn_top_entry *top, uint32_t node, uint
         top->waiting[top->waiting_count++] = (qn_waiting_node){node, i};
 }
 
-/* Notes at which node which stacks of the set wait. More nodes below these than the trie has twice: not worth it. */
+/* Notes at which node which stacks of the set wait. Many of them, or a long way to go from there for each ground: a
+ * walk from the whole place costs less. */
 static void note_waiting(qn_mask_cache *c, qn_top_entry *top, uint32_t set, uint32_t node, size_t *below)
 {
     const qn_set_entry *entry = &c->table.sets[set];
@@ -159,9 +163,42 @@ static void note_waiting(qn_mask_cache *c, qn_top_entry *top, uint32_t set, uint
             c->grammar->states[stack.state].kind == QN_STATE_TOKEN)
             continue;
         *below += c->trie->nodes[node].skip - node;
-        top->useless = *below > 2 * c->trie->node_count || top->state_count > QN_SET_WIDE;
+        top->useless = *below > 2 * c->trie->node_count || top->waiting_count > MOST_WAITING ||
+                       top->state_count > QN_SET_WIDE;
         add_waiting(c, top, node, stack.state);
     }
+}
+
+/* Of the tokens from the node on and before the other those whose characters below the node are all of the kinds;
+ * false: that cannot be told at once. */
+static bool allow_kinds(const qn_vocabulary_trie *trie, uint32_t node, uint32_t end, uint64_t kinds, uint64_t *mask)
+{
+    if (kinds == trie->kinds[node]) {
+        allow_tokens(trie, node, end, mask);
+        return true;
+    }
+    uint32_t first = trie->nodes[node].first_token;
+    size_t depth = qn_min_size(trie->nodes[node].depth, QN_TRIE_TAILS);
+    const uint64_t *tails = trie->tails[depth];
+    if (depth < trie->nodes[node].depth && (tails[first] & ~kinds)) /* what lies between may be of another kind */
+        return false;
+    for (uint32_t i = first; i < trie->nodes[end].first_token; i++) {
+        size_t token = (size_t)trie->tokens[i];
+        mask[token / 64] |= (uint64_t)((tails[i] & ~kinds) == 0) << (token % 64);
+    }
+    return true;
+}
+
+/* Allows the tokens of a node where the set stands, and those below it if that needs no walk. Where to go on. */
+static uint32_t allow_node(qn_mask_cache *c, uint32_t node, uint32_t set, bool is_top, uint64_t *mask)
+{
+    uint32_t skip = c->trie->nodes[node].skip;
+    uint64_t kinds;
+    if (skip > node + 1 && qn_plain_run_find(&c->table, c->trie, node, set, is_top, &kinds) &&
+        allow_kinds(c->trie, node, skip, kinds, mask))
+        return skip;
+    allow_tokens(c->trie, node, node + 1, mask);
+    return node + 1;
 }
 
 /* Allows the tokens of the nodes from `begin` on that are taken behind the sets in c->path. */
@@ -175,8 +212,7 @@ static void walk(qn_mask_cache *c, uint32_t begin, uint32_t end, uint64_t *mask)
             continue;
         }
         c->path[nodes[i].depth] = to;
-        allow_tokens(c->trie, i, mask);
-        i++;
+        i = allow_node(c, i, to, false, mask);
     }
 }
 
@@ -197,10 +233,13 @@ static void walk_top(qn_mask_cache *c, uint32_t set, qn_trie_part part, qn_top_e
         c->path[nodes[i].depth] = to;
         if (entry->count > QN_SET_WIDE || entry->depth > QN_SET_DEEP)
             top->useless = true;
+        if (!entry->waits) {
+            i = allow_node(c, i, to, true, mask);
+            continue;
+        }
         if (entry->alive)
-            allow_tokens(c->trie, i, mask);
-        if (entry->waits)
-            note_waiting(c, top, to, i, &below);
+            allow_tokens(c->trie, i, i + 1, mask);
+        note_waiting(c, top, to, i, &below);
         i++;
     }
     top->useless |= c->table.exhausted;
@@ -306,7 +345,7 @@ static bool fill_top(qn_mask_cache *c, uint32_t set, qn_trie_part part, uint32_t
         uint32_t node = top->waiting[i].node, from = grounds[top->waiting[i].state];
         if (from == QN_SET_EMPTY)
             continue;
-        allow_tokens(c->trie, node, mask);
+        allow_tokens(c->trie, node, node + 1, mask);
         c->path[c->trie->nodes[node].depth] = from;
         walk(c, node + 1, c->trie->nodes[node].skip, mask);
     }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/size.h"
+#include "grammar/char_kinds.h"
 
 typedef struct spelling {
     size_t start, count;
@@ -131,6 +132,33 @@ static size_t count_nodes(const spellings *s)
     return nodes;
 }
 
+static bool begins_char(uint8_t byte)
+{
+    return (byte & 0xC0) != 0x80;
+}
+
+/* Tells the nodes of token i, which are open, what it has below them. */
+static void tell_nodes(qn_vocabulary_trie *trie, const spelling *token, size_t i, const uint32_t *open)
+{
+    const uint8_t *bytes = (const uint8_t *)token->bytes;
+    const uint64_t cut = UINT64_C(1) << QN_KIND_CUT;
+    uint64_t below = token->chars > 0 ? 0 : cut;
+    size_t last = token->count - 1;
+    while (last > 0 && !begins_char(bytes[last]))
+        last--;
+    bool whole = token->chars > 0 && qn_char_kind(bytes + last, token->count - last) != QN_KIND_CUT;
+    for (size_t d = token->count; d > 0; d--) {
+        bool between = d < token->count ? begins_char(bytes[d]) : whole;
+        qn_trie_node *node = &trie->nodes[open[d]];
+        trie->kinds[open[d]] |= between ? below : cut;
+        node->height = (uint8_t)qn_max_size(node->height, qn_min_size(token->count - d, QN_TRIE_TALL));
+        if (d <= QN_TRIE_TAILS)
+            trie->tails[d][i] = between ? below : cut;
+        if (begins_char(bytes[d - 1]))
+            below |= UINT64_C(1) << qn_char_kind(bytes + d - 1, token->count - d + 1);
+    }
+}
+
 static void lay_out(qn_vocabulary_trie *trie, const spellings *s, uint32_t *open)
 {
     size_t depth = 0, nodes = 1;
@@ -146,10 +174,11 @@ static void lay_out(qn_vocabulary_trie *trie, const spellings *s, uint32_t *open
         while (depth < token->count) {
             uint8_t byte = (uint8_t)token->bytes[depth++];
             open[depth] = (uint32_t)nodes;
-            trie->nodes[nodes++] = (qn_trie_node){0, (uint32_t)i, (uint16_t)depth, byte};
+            trie->nodes[nodes++] = (qn_trie_node){0, (uint32_t)i, (uint16_t)depth, byte, 0};
         }
         trie->max_depth = qn_max_size(trie->max_depth, depth);
         trie->tokens[i] = token->token;
+        tell_nodes(trie, token, i, open);
     }
     for (size_t d = 0; d <= depth; d++)
         trie->nodes[open[d]].skip = (uint32_t)nodes;
@@ -185,8 +214,14 @@ qn_status qn_vocabulary_trie_new(size_t token_count, const char *(*bytes)(void *
         trie->token_count = token_count;
         trie->nodes = qn_alloc(nodes + 1, sizeof *trie->nodes);
         trie->tokens = qn_alloc(s.count, sizeof *trie->tokens);
+        trie->kinds = qn_alloc_zero(nodes, sizeof *trie->kinds);
+        bool whole = trie->kinds != NULL;
+        for (size_t d = 1; d <= QN_TRIE_TAILS; d++) {
+            trie->tails[d] = qn_alloc_zero(s.count, sizeof *trie->tails[d]);
+            whole = whole && trie->tails[d];
+        }
         trie->plain = qn_alloc_zero((QN_PLAIN_MAX_CHARS + 1) * qn_ceil_div(token_count, 64), sizeof *trie->plain);
-        if (trie->nodes && trie->tokens && trie->plain) {
+        if (trie->nodes && trie->tokens && whole && trie->plain) {
             lay_out(trie, &s, open);
             mark_plain(trie, &s);
         } else
@@ -207,6 +242,9 @@ void qn_vocabulary_trie_free(qn_vocabulary_trie *trie)
     if (!trie)
         return;
     qn_free(trie->nodes);
+    qn_free(trie->kinds);
+    for (size_t d = 1; d <= QN_TRIE_TAILS; d++)
+        qn_free(trie->tails[d]);
     qn_free(trie->plain);
     qn_free(trie->tokens);
     qn_free(trie);

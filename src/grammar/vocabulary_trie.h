@@ -5,7 +5,13 @@
 
 #include "grammar/token_mask.h"
 
-enum { QN_TRIE_MAX_TOKEN_BYTES = 4096, QN_TRIE_MAX_NODES = 1 << 28, QN_PLAIN_MAX_CHARS = 24 };
+enum {
+    QN_TRIE_MAX_TOKEN_BYTES = 4096,
+    QN_TRIE_MAX_NODES = 1 << 28,
+    QN_PLAIN_MAX_CHARS = 24,
+    QN_TRIE_TALL = 255,
+    QN_TRIE_TAILS = 2
+};
 
 typedef enum qn_trie_part { QN_TRIE_OTHERS, QN_TRIE_PLAIN } qn_trie_part;
 
@@ -14,12 +20,16 @@ typedef struct qn_trie_node {
     uint32_t first_token; /* tokens that end here: tokens[first_token ..) up to the next node's first_token */
     uint16_t depth;       /* bytes down to here */
     uint8_t byte;
+    uint8_t height; /* bytes down to the last node below; QN_TRIE_TALL: that many or more */
 } qn_trie_node;
 
 struct qn_vocabulary_trie {
     qn_trie_node *nodes; /* node 0: the root, without a byte; one more behind the last */
     size_t first_plain;  /* nodes from here on are of plain tokens alone, those before of the others */
-    uint64_t *plain;     /* for each n up to QN_PLAIN_MAX_CHARS a mask: the plain tokens of at most n characters */
+    uint64_t *kinds;     /* of each node: a bit for each kind of characters (char_kinds.h) below it; QN_KIND_CUT for
+                          * all that is not plain or not whole */
+    uint64_t *tails[QN_TRIE_TAILS + 1]; /* [d][i]: the same of the bytes from d on of tokens[i]; of 0 there is none */
+    uint64_t *plain; /* for each n up to QN_PLAIN_MAX_CHARS a mask: the plain tokens of at most n characters */
     size_t node_count;
     int32_t *tokens;
     size_t token_count; /* of the vocabulary, with those that have no bytes */

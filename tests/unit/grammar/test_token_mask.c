@@ -13,7 +13,7 @@
 #include "grammar/token_mask.h"
 #include "unit/random_grammar.h"
 
-enum { TOKENS = 300, WORDS = (TOKENS + 63) / 64, LONGEST = 12, LETTER = 5, THREADS = 3 };
+enum { TOKENS = 300, WORDS = (TOKENS + 63) / 64, LONGEST = 12, LETTER = 5, THREADS = 3, TEXT_GRAMMARS = 13 };
 
 static qn_error err;
 
@@ -212,7 +212,9 @@ static qn_grammar *text_grammar(size_t kind)
 {
     qn_grammar_builder *b = new_builder();
     qn_char_range out[] = {{'"', '"'}, {'\\', '\\'}, {'\n', '\n'}, {0xE9, 0xE9}}, ab = {'a', 'b'};
-    qn_char_range ascii[] = {{' ', '!'}, {'#', '['}, {']', '~'}};
+    qn_char_range ascii[] = {{' ', '!'}, {'#', '['}, {']', '~'}}, letters[] = {{'a', 'z'}, {0x4E00, 0x9FFF}};
+    qn_char_range not_a[] = {{'"', '"'}, {'\\', '\\'}, {'\n', '\n'}, {'a', 'a'}};
+    qn_expr no_a = qn_expr_chars_except(b, not_a, 4);
     qn_expr q = qn_expr_text(b, "\""), plain = qn_expr_chars_except(b, out, 3);
     qn_expr escape = qn_expr_concat2(b, qn_expr_text(b, "\\"), plain);
     qn_expr character = qn_expr_choice(b, (qn_expr[]){plain, escape}, 2);
@@ -224,7 +226,13 @@ static qn_grammar *text_grammar(size_t kind)
                         qn_expr_repeat(b, qn_expr_chars_except(b, out, 4), 0, QN_UNBOUNDED),
                         qn_expr_concat(b, (qn_expr[]){any, qn_expr_text(b, "ab"), any}, 3),
                         qn_expr_concat2(b, qn_expr_repeat(b, plain, 3, 3), qn_expr_text(b, "a")),
-                        qn_expr_repeat(b, qn_expr_chars(b, ascii, 3), 0, QN_UNBOUNDED)};
+                        qn_expr_repeat(b, qn_expr_chars(b, ascii, 3), 0, QN_UNBOUNDED),
+                        qn_expr_repeat(b, qn_expr_chars(b, &ab, 1), 2, 9),
+                        qn_expr_concat2(b, qn_expr_text(b, "a"), qn_expr_repeat(b, no_a, 0, QN_UNBOUNDED)),
+                        qn_expr_repeat(b, qn_expr_concat2(b, no_a, qn_expr_chars(b, &ab, 1)), 0, 4),
+                        qn_expr_concat(b, (qn_expr[]){qn_expr_repeat(b, no_a, 0, 3), qn_expr_text(b, "a"), any}, 3),
+                        qn_expr_repeat(b, qn_expr_chars(b, letters, 2), 1, QN_UNBOUNDED)};
+    assert_int_equal(sizeof bodies / sizeof *bodies, TEXT_GRAMMARS);
     qn_expr string = qn_expr_concat(b, (qn_expr[]){q, bodies[kind], q}, 3);
     qn_expr more = qn_expr_repeat(b, qn_expr_concat2(b, qn_expr_text(b, "\n"), string), 0, 3);
     return build(b, qn_expr_concat2(b, string, more));
@@ -233,7 +241,7 @@ static qn_grammar *text_grammar(size_t kind)
 static void masks_of_text_are_exact(void **state)
 {
     (void)state;
-    for (size_t kind = 0; kind < 8; kind++) {
+    for (size_t kind = 0; kind < TEXT_GRAMMARS; kind++) {
         qn_grammar *g = text_grammar(kind);
         for (uint64_t seed = 1; seed <= 6; seed++) {
             vocabulary v;
