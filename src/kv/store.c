@@ -181,10 +181,10 @@ static void tell(const qn_kv_store *store)
     char size[QN_MEMORY_TEXT_BYTES], bound[QN_MEMORY_TEXT_BYTES];
     size_t blocks = qn_kv_index_blocks(store->index);
     uint64_t own_bytes = (uint64_t)blocks * store->file_bytes, bytes = qn_kv_index_bytes(store->index);
-    char others[QN_MEMORY_TEXT_BYTES + 32] = "";
+    char others[QN_MEMORY_TEXT_BYTES + 64] = "";
     if (bytes > own_bytes) {
         qn_memory_text((size_t)(bytes - own_bytes), size);
-        snprintf(others, sizeof others, ", and %s of other models", size);
+        snprintf(others, sizeof others, ", and %s of other models, builds or options", size);
     }
     qn_log("KV store: %s: %zu blocks, %s of at most %s, %zu tokens%s", store->dir, blocks,
            qn_memory_text((size_t)own_bytes, size), qn_memory_text((size_t)store->options.max_bytes, bound),
