@@ -1,20 +1,22 @@
-/* After the projections, an item of work is a block of rows times a group of heads: its rows meet a head's W_k and W_v
- * while these are in cache, and its heads meet a row's selected keys while those are. */
+/* After the projections, rows are taken in blocks, and a block goes through three loops: q_nope W_k head by head, so
+ * that a head's weights are read and unpacked once for all rows of the block; the core row by row, so that a row's
+ * selected keys are gathered once for all heads; and W_v head by head again. The block's latent queries and values lie
+ * in between. */
 #include "model/attention.h"
 
 #include "model/indexer.h"
 #include "model/parallel.h"
 
-enum { ROW_BLOCK = 8, HEAD_GROUP = 8, ITEMS_PER_THREAD = 3 };
-
-_Static_assert(ROW_BLOCK *HEAD_GROUP <= QN_ATTENTION_TILE, "a worker's buffers hold an item");
+enum { ITEMS_PER_THREAD = 3, LEAST_ROWS = 8 };
 
 typedef struct attention {
     const qn_step *step;
     const qn_layer_weights *weights;
     size_t layer;
     qn_packed packed; /* the input of the projections that come next */
-    size_t row_block, head_group, head_groups;
+    size_t row, rows; /* the block: rows [row, row + rows) */
+    size_t share;     /* of a loop's items: rows of a head, or heads of a row */
+    size_t shares;
 } attention;
 
 static qn_packed pack_into(const attention *a, size_t cols, qn_dtype_set dtypes)
@@ -96,102 +98,115 @@ static void project_queries(attention *a)
     qn_products_run(step->pool, step->kernels, products, count, step->rows);
 }
 
-/* One item: rows [row, row + rows) and heads [head, head + heads). */
-typedef struct attention_tile {
-    size_t row, rows, head, heads;
-    qn_worker *worker;
-} attention_tile;
-
-/* worker->latent_queries [rows, heads, latent + rope] = per head [q_nope W_k, rotated q_rope]. */
-static void absorb_queries(const attention *a, const attention_tile *t)
+static float *latent_query(const attention *a, size_t row, size_t head)
 {
+    const qn_config *c = a->step->config;
+    return a->step->ws->latent_queries +
+           (row * c->num_attention_heads + head) * (c->kv_lora_rank + c->qk_rope_head_dim);
+}
+
+static float *latent_value(const attention *a, size_t row, size_t head)
+{
+    const qn_config *c = a->step->config;
+    return a->step->ws->latent_values + (row * c->num_attention_heads + head) * c->kv_lora_rank;
+}
+
+/* An item of the loops over heads: one head, and rows [first, last) of the block. */
+typedef struct head_item {
+    size_t head, first, last;
+} head_item;
+
+static head_item head_item_of(const attention *a, size_t item)
+{
+    size_t first = item % a->shares * a->share;
+    return (head_item){.head = item / a->shares, .first = first, .last = qn_min_size(first + a->share, a->rows)};
+}
+
+/* Latent queries = per head [q_nope W_k, rotated q_rope]. */
+static void absorb_queries(void *context, size_t item, size_t worker)
+{
+    (void)worker;
+    const attention *a = context;
     const qn_config *c = a->step->config;
     qn_workspace *ws = a->step->ws;
-    size_t nope = c->qk_nope_head_dim, rope = c->qk_rope_head_dim, latent = c->kv_lora_rank, width = latent + rope;
-    size_t pairs = a->step->rope->pairs, head_rows = nope + c->v_head_dim;
-    for (size_t h = 0; h < t->heads; h++) {
-        const float *x[ROW_BLOCK];
-        float *y[ROW_BLOCK];
-        for (size_t r = 0; r < t->rows; r++) {
-            size_t row = t->row + r;
-            float *q = ws->q.rows[row] + (t->head + h) * (nope + rope);
-            x[r] = q;
-            y[r] = t->worker->latent_queries + (r * t->heads + h) * width;
-            for (size_t i = 0; i < rope; i++)
-                y[r][latent + i] = q[nope + i];
-            qn_rope_rotate(y[r] + latent, ws->cosines + row * pairs, ws->sines + row * pairs, pairs);
-        }
-        size_t first = (t->head + h) * head_rows;
-        a->step->kernels->matmul_transposed(&a->weights->attention.kv_b_proj, first, first + nope, x, t->rows, y);
+    head_item at = head_item_of(a, item);
+    size_t nope = c->qk_nope_head_dim, rope = c->qk_rope_head_dim, latent = c->kv_lora_rank;
+    size_t pairs = a->step->rope->pairs, first = at.head * (nope + c->v_head_dim);
+    const float *x[QN_ATTENTION_ROWS];
+    float *y[QN_ATTENTION_ROWS];
+    for (size_t r = at.first; r < at.last; r++) {
+        size_t row = a->row + r;
+        const float *q = ws->q.rows[row] + at.head * (nope + rope);
+        float *rotated = latent_query(a, r, at.head) + latent;
+        for (size_t i = 0; i < rope; i++)
+            rotated[i] = q[nope + i];
+        qn_rope_rotate(rotated, ws->cosines + row * pairs, ws->sines + row * pairs, pairs);
+        x[r - at.first] = q;
+        y[r - at.first] = rotated - latent;
     }
+    a->step->kernels->matmul_transposed(&a->weights->attention.kv_b_proj, first, first + nope, x, at.last - at.first,
+                                        y);
 }
 
-/* worker->latent_values [rows, heads, latent] = sum_s p_s c_s. */
-static void attend_rows(const attention *a, const attention_tile *t)
-{
-    const qn_config *c = a->step->config;
-    size_t latent = c->kv_lora_rank, rope = c->qk_rope_head_dim;
-    for (size_t r = 0; r < t->rows; r++) {
-        const qn_selection *s = &a->step->ws->selection[t->row + r];
-        qn_kv_latent_rows(a->step->ws->row[t->row + r].sequence, a->layer, a->step->first_slot, s->positions, s->count,
-                          t->worker->keys);
-        a->step->kernels->attend(t->worker->latent_values + r * t->heads * latent,
-                                 t->worker->latent_queries + r * t->heads * (latent + rope), t->heads, latent, rope,
-                                 a->step->rope->softmax_scale, t->worker->keys, s->count, t->worker->attend);
-    }
-}
-
-/* ws->values of the heads = W_v latent_values. */
-static void expand_values(const attention *a, const attention_tile *t)
-{
-    const qn_config *c = a->step->config;
-    const qn_matrix *kv_b = &a->weights->attention.kv_b_proj;
-    size_t latent = c->kv_lora_rank, value = c->v_head_dim, head_rows = c->qk_nope_head_dim + value;
-    for (size_t h = 0; h < t->heads; h++) {
-        void *pointers[ROW_BLOCK];
-        float *y[ROW_BLOCK];
-        qn_packed packed = qn_packed_make(a->step->kernels, t->rows, latent, qn_dtype_set_of(kv_b),
-                                          t->worker->packed_values, pointers);
-        for (size_t r = 0; r < t->rows; r++) {
-            qn_packed_put(&packed, r, t->worker->latent_values + (r * t->heads + h) * latent);
-            y[r] = a->step->ws->values.rows[t->row + r] + (t->head + h) * value;
-        }
-        size_t last = (t->head + h + 1) * head_rows;
-        a->step->kernels->matmul(kv_b, last - value, last, qn_packed_rows(&packed, kv_b), t->rows, y);
-    }
-}
-
-static void attend_tile(void *context, size_t item, size_t worker)
+/* Latent values = sum_s p_s c_s; an item is a row and a share of its heads. */
+static void attend_row(void *context, size_t item, size_t worker)
 {
     const attention *a = context;
-    size_t row = item / a->head_groups * a->row_block, head = item % a->head_groups * a->head_group;
-    attention_tile tile = {.row = row,
-                           .rows = qn_min_size(a->row_block, a->step->rows - row),
-                           .head = head,
-                           .heads = qn_min_size(a->head_group, a->step->config->num_attention_heads - head),
-                           .worker = &a->step->ws->worker[worker]};
-    qn_part_enter(a->step->clock, worker, QN_PART_ABSORB);
-    absorb_queries(a, &tile);
-    qn_part_enter(a->step->clock, worker, QN_PART_ATTEND);
-    attend_rows(a, &tile);
-    qn_part_enter(a->step->clock, worker, QN_PART_EXPAND);
-    expand_values(a, &tile);
-    qn_part_leave(a->step->clock, worker);
+    const qn_step *step = a->step;
+    const qn_config *c = step->config;
+    qn_worker *w = &step->ws->worker[worker];
+    size_t r = item / a->shares, head = item % a->shares * a->share, row = a->row + r;
+    size_t heads = qn_min_size(a->share, c->num_attention_heads - head);
+    const qn_selection *s = &step->ws->selection[row];
+    qn_kv_latent_rows(step->ws->row[row].sequence, a->layer, step->first_slot, s->positions, s->count, w->keys);
+    step->kernels->attend(latent_value(a, r, head), latent_query(a, r, head), heads, c->kv_lora_rank,
+                          c->qk_rope_head_dim, step->rope->softmax_scale, w->keys, s->count, w->attend);
 }
 
-/* Blocks as large as fit, unless threads would then go without work: heads are split before rows, since a row's keys
- * are fewer bytes than kv_b_proj. */
+/* ws->values of the head = W_v latent values. */
+static void expand_values(void *context, size_t item, size_t worker)
+{
+    const attention *a = context;
+    const qn_config *c = a->step->config;
+    const qn_matrix *kv_b = &a->weights->attention.kv_b_proj;
+    head_item at = head_item_of(a, item);
+    size_t value = c->v_head_dim, rows = at.last - at.first;
+    size_t last = (at.head + 1) * (c->qk_nope_head_dim + value);
+    void *pointers[QN_ATTENTION_ROWS];
+    float *y[QN_ATTENTION_ROWS];
+    qn_packed packed = qn_packed_make(a->step->kernels, rows, c->kv_lora_rank, qn_dtype_set_of(kv_b),
+                                      a->step->ws->worker[worker].packed_values, pointers);
+    for (size_t r = 0; r < rows; r++) {
+        qn_packed_put(&packed, r, latent_value(a, at.first + r, at.head));
+        y[r] = a->step->ws->values.rows[a->row + at.first + r] + at.head * value;
+    }
+    a->step->kernels->matmul(kv_b, last - value, last, qn_packed_rows(&packed, kv_b), rows, y);
+}
+
+/* Runs a loop over `count` heads or rows, each cut into shares of its `inner` rows or heads: at most `most`, and no
+ * smaller than all threads' work and `least` want them. */
+static void run_shared(attention *a, size_t count, size_t inner, size_t least, size_t most, qn_pool_body body)
+{
+    size_t wanted = qn_pool_threads(a->step->pool) * ITEMS_PER_THREAD;
+    a->share = qn_min_size(inner, most);
+    while (a->share > least && count * qn_ceil_div(inner, a->share) < wanted)
+        a->share = qn_ceil_div(a->share, 2);
+    a->shares = qn_ceil_div(inner, a->share);
+    qn_pool_run(a->step->pool, count * a->shares, body, a);
+}
+
 static void attend_all(attention *a)
 {
-    size_t wanted = qn_pool_threads(a->step->pool) * ITEMS_PER_THREAD, heads = a->step->config->num_attention_heads;
-    a->row_block = qn_min_size(ROW_BLOCK, a->step->rows);
-    a->head_group = qn_min_size(HEAD_GROUP, heads);
-    while (a->head_group > 1 && qn_ceil_div(a->step->rows, a->row_block) * qn_ceil_div(heads, a->head_group) < wanted)
-        a->head_group = qn_ceil_div(a->head_group, 2);
-    while (a->row_block > 1 && qn_ceil_div(a->step->rows, a->row_block) * qn_ceil_div(heads, a->head_group) < wanted)
-        a->row_block = qn_ceil_div(a->row_block, 2);
-    a->head_groups = qn_ceil_div(heads, a->head_group);
-    qn_pool_run(a->step->pool, qn_ceil_div(a->step->rows, a->row_block) * a->head_groups, attend_tile, a);
+    const size_t heads = a->step->config->num_attention_heads;
+    for (a->row = 0; a->row < a->step->rows; a->row += a->rows) {
+        a->rows = qn_min_size(QN_ATTENTION_ROWS, a->step->rows - a->row);
+        qn_part_mark(a->step->clock, QN_PART_ABSORB);
+        run_shared(a, heads, a->rows, LEAST_ROWS, QN_ATTENTION_ROWS, absorb_queries);
+        qn_part_mark(a->step->clock, QN_PART_ATTEND);
+        run_shared(a, a->rows, heads, 1, QN_ATTENTION_HEADS, attend_row);
+        qn_part_mark(a->step->clock, QN_PART_EXPAND);
+        run_shared(a, heads, a->rows, LEAST_ROWS, QN_ATTENTION_ROWS, expand_values);
+    }
 }
 
 static void pack_values(void *context, size_t row, size_t worker)
@@ -220,7 +235,6 @@ void qn_attention(const qn_step *step, const qn_layer_weights *weights, size_t l
     qn_part_mark(step->clock, QN_PART_INDEX_SCORES);
     if (weights->attention.has_indexer)
         qn_indexer_select(step, layer);
-    qn_part_mark(step->clock, QN_PART_ATTEND);
     attend_all(&a);
     qn_part_mark(step->clock, QN_PART_PROJECTIONS);
     project_output(&a);

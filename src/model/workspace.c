@@ -155,6 +155,19 @@ static void *of_worker(worker_buffer buffer, size_t worker)
     return buffer.data + worker * buffer.stride;
 }
 
+static size_t attention_rows(const builder *b)
+{
+    return qn_min_size(QN_ATTENTION_ROWS, b->ws->max_rows);
+}
+
+static void take_latent_buffers(builder *b)
+{
+    const qn_config *c = b->config;
+    size_t pairs = attention_rows(b) * c->num_attention_heads, latent = c->kv_lora_rank;
+    b->ws->latent_queries = take(b, pairs * (latent + c->qk_rope_head_dim), sizeof(float));
+    b->ws->latent_values = take(b, pairs * latent, sizeof(float));
+}
+
 static size_t packed_values_bytes(const builder *b)
 {
     size_t bytes = 0;
@@ -162,7 +175,7 @@ static size_t packed_values_bytes(const builder *b)
         size_t pointers;
         qn_dtype_set dtypes = qn_dtype_set_of(&b->weights->layers[i].attention.kv_b_proj);
         bytes = qn_max_size(bytes,
-                            qn_packed_size(b->kernels, QN_ATTENTION_TILE, b->config->kv_lora_rank, dtypes, &pointers));
+                            qn_packed_size(b->kernels, attention_rows(b), b->config->kv_lora_rank, dtypes, &pointers));
     }
     return bytes;
 }
@@ -172,14 +185,12 @@ static void take_workers(builder *b, size_t threads)
     qn_workspace *ws = b->ws;
     const qn_config *c = b->config;
     size_t latent = c->kv_lora_rank, rope = c->qk_rope_head_dim, experts = c->n_routed_experts;
+    size_t heads = qn_min_size(QN_ATTENTION_HEADS, c->num_attention_heads);
     bool may_choose = ws->max_context_tokens > ws->dense_keys;
     size_t scores = may_choose ? ws->max_context_tokens : 0;
     worker_buffer tile = take_for_workers(b, threads, (size_t)QN_MATMUL_MAX_ROWS * QN_TILE_OUTPUTS, sizeof(float));
-    worker_buffer queries = take_for_workers(b, threads, QN_ATTENTION_TILE * (latent + rope), sizeof(float));
-    worker_buffer values = take_for_workers(b, threads, QN_ATTENTION_TILE * latent, sizeof(float));
     worker_buffer packed = take_for_workers(b, threads, packed_values_bytes(b), 1);
-    worker_buffer attend = take_for_workers(b, threads,
-                                            b->kernels->attend_scratch_bytes(QN_ATTENTION_TILE, latent, rope), 1);
+    worker_buffer attend = take_for_workers(b, threads, b->kernels->attend_scratch_bytes(heads, latent, rope), 1);
     worker_buffer keys = take_for_workers(b, threads, ws->max_keys, sizeof(void *));
     worker_buffer all_scores = take_for_workers(b, threads, scores, sizeof(float));
     worker_buffer order = take_for_workers(b, threads, scores, sizeof(uint32_t));
@@ -192,8 +203,6 @@ static void take_workers(builder *b, size_t threads)
         return;
     for (size_t i = 0; i < threads; i++)
         ws->worker[i] = (qn_worker){.tile = of_worker(tile, i),
-                                    .latent_queries = of_worker(queries, i),
-                                    .latent_values = of_worker(values, i),
                                     .packed_values = of_worker(packed, i),
                                     .attend = of_worker(attend, i),
                                     .keys = of_worker(keys, i),
@@ -216,6 +225,7 @@ static void set_sizes(const qn_config *config, qn_workspace_sizes sizes, qn_work
 static void take_all(builder *b, size_t threads)
 {
     take_row_buffers(b);
+    take_latent_buffers(b);
     take_mlp_buffers(b);
     take_packed_rows(b);
     take_workers(b, threads);

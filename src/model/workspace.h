@@ -16,7 +16,8 @@
 
 enum {
     QN_MAX_STEP_ROWS = 1 << 16,
-    QN_ATTENTION_TILE = 64 /* (row, head) pairs that one item of attention works on */
+    QN_ATTENTION_ROWS = QN_MATMUL_MAX_ROWS, /* rows that go through attention's loops together */
+    QN_ATTENTION_HEADS = 64                 /* heads of one row that an item works on */
 };
 
 /* [max_rows, width] float32 and a pointer to each row. */
@@ -40,9 +41,7 @@ typedef struct qn_row {
 
 typedef struct qn_worker {
     float *tile;            /* [QN_MATMUL_MAX_ROWS, QN_TILE_OUTPUTS] */
-    float *latent_queries;  /* [QN_ATTENTION_TILE, kv_lora_rank + qk_rope_head_dim] */
-    float *latent_values;   /* [QN_ATTENTION_TILE, kv_lora_rank] */
-    uint8_t *packed_values; /* a row block of latent_values' rows for kv_b_proj */
+    uint8_t *packed_values; /* latent_values of a head, for kv_b_proj */
     void *attend;           /* the kernel's scratch */
     const void **keys;      /* [max_keys] */
     float *scores;          /* [max_context_tokens], when queries may have to choose */
@@ -72,6 +71,10 @@ typedef struct qn_workspace {
     qn_row_buffer index_q, index_k, index_weights;
     qn_row_buffer router;    /* n_routed_experts */
     qn_row_buffer mtp_input; /* 2 * hidden_size */
+
+    /* of a block of min(max_rows, QN_ATTENTION_ROWS) rows */
+    float *latent_queries; /* [rows, heads, kv_lora_rank + qk_rope_head_dim] */
+    float *latent_values;  /* [rows, heads, kv_lora_rank] */
 
     int32_t *experts; /* [max_rows, num_experts_per_tok], ascending */
     float *expert_weights;
