@@ -13,6 +13,8 @@
 
 enum {
     WIDEST = 16384, /* of activations */
+    ROW_SHIFT = 64, /* rows of activations begin so many values apart, each a stretch of one array */
+    X_VALUES = WIDEST + QN_KERNEL_MAX_ROWS * ROW_SHIFT,
     UNIT_OUTPUTS = 16,
     Y_VALUES = QN_KERNEL_MAX_ROWS * WIDEST, /* of all products in a loop */
     HEADS = 64,
@@ -33,10 +35,10 @@ enum {
     MOST_UNITS = 1 << 20
 };
 
-static const double LONGEST_MATRIX_S = 0.5;
+static const double LONGEST_MATRIX = 25; /* times what a sample is to take */
 
 _Static_assert(KEYS *KEY_WIDTH <= MANY_KEYS * INDEX_DIM, "both kinds of keys fit the buffer");
-_Static_assert(HEADS *KEY_WIDTH <= WIDEST * QN_KERNEL_MAX_ROWS, "queries are taken from the activations");
+_Static_assert(HEADS *KEY_WIDTH <= X_VALUES, "queries are taken from the activations");
 
 /* A worker's own. */
 typedef struct kernel_worker {
@@ -47,7 +49,7 @@ typedef struct kernel_worker {
 struct qn_kernel_rig {
     qn_pool *pool;
     const qn_region *region;
-    float *x; /* [QN_KERNEL_MAX_ROWS, WIDEST] */
+    float *x; /* [X_VALUES] */
     float **x_rows, **y_rows;
     float *y;
     uint8_t *keys; /* float32 at most */
@@ -56,13 +58,14 @@ struct qn_kernel_rig {
     uint32_t *order;
     int32_t *chosen;
     float *worker_out;
+    uint8_t *worker_scratch;
     kernel_worker *worker;
+    uint8_t *packed_bytes; /* as large as any table wants */
+    void **packed_rows;
 
     /* of the case in use */
     const qn_kernels *kernels;
     qn_kernel_case which;
-    uint8_t *packed_bytes, *scratch;
-    void **packed_rows;
     qn_packed packed;
     size_t units, at, head_group;
 };
@@ -118,17 +121,49 @@ static void *take(size_t count, size_t size, qn_status *status, qn_error *err)
     return block;
 }
 
-static void fill(qn_kernel_rig *r)
+static size_t aligned_size(size_t bytes)
 {
-    for (size_t row = 0; row < QN_KERNEL_MAX_ROWS; row++) {
-        r->x_rows[row] = r->x + row * WIDEST;
-        for (size_t i = 0; i < WIDEST; i++)
-            r->x_rows[row][i] = sinf((float)((row + i) % 8191) * 0.37f);
+    return qn_ceil_div(bytes, ALIGNMENT) * ALIGNMENT;
+}
+
+static qn_dtype dtype_of(qn_kernel_kind kind)
+{
+    return kind == QN_KERNEL_MATMUL_MXFP4 ? QN_DTYPE_MXFP4 : QN_DTYPE_BF16;
+}
+
+/* What the tables want at most: packed rows, their pointers, attend's scratch. */
+typedef struct table_needs {
+    size_t packed, pointers, scratch;
+} table_needs;
+
+static table_needs needs_of_tables(void)
+{
+    table_needs needs = {0};
+    size_t count;
+    const qn_kernels *const *all = qn_kernels_all(&count);
+    for (size_t t = 0; t < count; t++) {
+        for (qn_kernel_kind k = QN_KERNEL_MATMUL_MXFP4; k <= QN_KERNEL_MATMUL_BF16; k++) {
+            size_t pointers, bytes = qn_packed_size(all[t], QN_KERNEL_MAX_ROWS, WIDEST, 1u << dtype_of(k), &pointers);
+            needs.packed = qn_max_size(needs.packed, bytes);
+            needs.pointers = qn_max_size(needs.pointers, pointers);
+        }
+        size_t scratch = all[t]->attend_scratch_bytes(HEAD_GROUP, LATENT, ROPE);
+        needs.scratch = qn_max_size(needs.scratch, aligned_size(scratch));
     }
+    return needs;
+}
+
+static void fill(qn_kernel_rig *r, size_t scratch_bytes)
+{
+    for (size_t i = 0; i < X_VALUES; i++)
+        r->x[i] = sinf((float)(i % 8191) * 0.37f);
+    for (size_t row = 0; row < QN_KERNEL_MAX_ROWS; row++)
+        r->x_rows[row] = r->x + row * ROW_SHIFT;
     for (size_t i = 0; i < MANY_KEYS; i++)
         r->scores[i] = sinf((float)(i * 31 % 8191) * 0.37f);
     for (size_t i = 0; i < qn_pool_threads(r->pool); i++)
-        r->worker[i].out = r->worker_out + i * MOST_TRANSPOSED * LATENT;
+        r->worker[i] = (kernel_worker){.out = r->worker_out + i * MOST_TRANSPOSED * LATENT,
+                                       .scratch = r->worker_scratch + i * scratch_bytes};
 }
 
 qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_rig **out, qn_error *err)
@@ -137,10 +172,13 @@ qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_ri
     if (!r)
         return qn_fail_memory(err, "buffers of the kernels' measurement", sizeof *r);
     *r = (qn_kernel_rig){.pool = pool, .region = region};
+    const table_needs needs = needs_of_tables();
     qn_status status = QN_OK;
     size_t threads = qn_pool_threads(pool);
-    r->x = take((size_t)QN_KERNEL_MAX_ROWS * WIDEST, sizeof *r->x, &status, err);
+    r->x = take(X_VALUES, sizeof *r->x, &status, err);
     r->x_rows = take(QN_KERNEL_MAX_ROWS, sizeof *r->x_rows, &status, err);
+    r->packed_bytes = take(needs.packed, 1, &status, err);
+    r->packed_rows = take(needs.pointers, sizeof *r->packed_rows, &status, err);
     r->y = take(Y_VALUES, sizeof *r->y, &status, err);
     r->y_rows = take((size_t)QN_MAX_PRODUCTS * QN_KERNEL_MAX_ROWS, sizeof *r->y_rows, &status, err);
     r->keys = take((size_t)MANY_KEYS * INDEX_DIM, sizeof(float), &status, err);
@@ -149,51 +187,39 @@ qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_ri
     r->order = take(MANY_KEYS, sizeof *r->order, &status, err);
     r->chosen = take(KEYS, sizeof *r->chosen, &status, err);
     r->worker_out = take(threads * MOST_TRANSPOSED * LATENT, sizeof *r->worker_out, &status, err);
+    r->worker_scratch = take(threads, needs.scratch, &status, err);
     r->worker = take(threads, sizeof *r->worker, &status, err);
     if (status != QN_OK) {
         qn_kernel_rig_free(r);
         return status;
     }
-    fill(r);
+    fill(r, needs.scratch);
     *out = r;
     return QN_OK;
-}
-
-static void release_case(qn_kernel_rig *r)
-{
-    qn_free(r->packed_bytes);
-    qn_free(r->packed_rows);
-    qn_free(r->scratch);
-    r->packed_bytes = r->scratch = NULL;
-    r->packed_rows = NULL;
 }
 
 void qn_kernel_rig_free(qn_kernel_rig *r)
 {
     if (!r)
         return;
-    release_case(r);
-    void *const blocks[] = {r->x,      r->x_rows, r->y,      r->y_rows,     r->keys,  r->key_rows,
-                            r->scores, r->order,  r->chosen, r->worker_out, r->worker};
+    void *const blocks[] = {r->x,      r->x_rows,     r->packed_bytes, r->packed_rows,   r->y,
+                            r->y_rows, r->keys,       r->key_rows,     r->scores,        r->order,
+                            r->chosen, r->worker_out, r->worker,       r->worker_scratch};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         qn_free(blocks[i]);
     qn_free(r);
 }
 
-static size_t aligned_size(size_t bytes)
-{
-    return qn_ceil_div(bytes, ALIGNMENT) * ALIGNMENT;
-}
-
 /* The next `outputs` rows of the region as a matrix, or as many as the region has. */
 static qn_matrix next_matrix(qn_kernel_rig *r, size_t outputs)
 {
-    qn_dtype dtype = r->which.kind == QN_KERNEL_MATMUL_MXFP4 ? QN_DTYPE_MXFP4 : QN_DTYPE_BF16;
+    qn_dtype dtype = dtype_of(r->which.kind);
     qn_matrix w = {.dtype = dtype, .cols = r->which.cols};
     size_t scales = dtype == QN_DTYPE_MXFP4 ? w.cols / QN_MXFP4_BLOCK : 0, row = qn_matrix_row_bytes(&w) + scales;
     size_t fit = (r->region->bytes - (size_t)2 * ALIGNMENT) / row / UNIT_OUTPUTS * UNIT_OUTPUTS;
     w.rows = qn_min_size(outputs, fit);
     size_t codes = aligned_size(w.rows * qn_matrix_row_bytes(&w)), all = codes + aligned_size(w.rows * scales);
+    r->at = aligned_size(r->at); /* transposed products count their own places */
     if (r->at + all > r->region->bytes)
         r->at = 0;
     w.data = r->region->data + r->at;
@@ -306,7 +332,7 @@ static double timed(qn_kernel_rig *r, size_t units)
 }
 
 /* Doubles what is done until it can be timed, and goes by that. */
-static void choose_units(qn_kernel_rig *r, double wanted_s)
+static size_t find_units(qn_kernel_rig *r, double wanted_s)
 {
     size_t units = 1;
     double seconds = timed(r, units);
@@ -314,69 +340,55 @@ static void choose_units(qn_kernel_rig *r, double wanted_s)
         units *= 2;
         seconds = timed(r, units);
     }
-    double unit_s = seconds / (double)units, most = is_product(r->which.kind) ? LONGEST_MATRIX_S : wanted_s;
+    double unit_s = seconds / (double)units, most = is_product(r->which.kind) ? LONGEST_MATRIX * wanted_s : wanted_s;
     size_t whole = is_product(r->which.kind) ? r->which.outputs / UNIT_OUTPUTS : 1;
     if ((double)whole * unit_s > most)
         whole = qn_max_size(1, (size_t)(most / unit_s));
     double times = ceil(wanted_s / ((double)whole * unit_s));
-    r->units = whole * (times > 1 ? qn_min_size((size_t)times, MOST_UNITS / whole) : 1);
+    return whole * (times > 1 ? qn_min_size((size_t)times, MOST_UNITS / whole) : 1);
 }
 
-static void prepare_keys(qn_kernel_rig *r)
+static void prepare_attend(qn_kernel_rig *r)
 {
-    const qn_kernels *k = r->kernels;
-    size_t bits = qn_dtype_bits(k->kv_dtype), key_bytes = KEY_WIDTH * (bits / 8), index_bytes = INDEX_DIM * (bits / 8);
-    for (size_t i = 0; r->which.kind == QN_KERNEL_ATTEND && i < KEYS; i++) {
-        k->store_row(r->keys + i * key_bytes, r->x_rows[i % QN_KERNEL_MAX_ROWS] + i, KEY_WIDTH);
-        r->key_rows[i] = r->keys + i * key_bytes;
+    size_t bytes = KEY_WIDTH * (qn_dtype_bits(r->kernels->kv_dtype) / 8);
+    for (size_t i = 0; i < r->which.keys; i++) {
+        r->kernels->store_row(r->keys + i * bytes, r->x_rows[i % QN_KERNEL_MAX_ROWS] + i, KEY_WIDTH);
+        r->key_rows[i] = r->keys + i * bytes;
     }
-    for (size_t i = 0; r->which.kind == QN_KERNEL_INDEX_SCORES && i < MANY_KEYS; i++)
-        k->store_row(r->keys + i * index_bytes, r->x_rows[i % QN_KERNEL_MAX_ROWS] + i % (WIDEST - INDEX_DIM),
-                     INDEX_DIM);
     r->head_group = HEAD_GROUP;
     while (r->head_group > 1 && HEADS / r->head_group < qn_pool_threads(r->pool) * ITEMS_PER_THREAD)
         r->head_group /= 2;
 }
 
-static qn_status prepare_packed(qn_kernel_rig *r, qn_error *err)
+static void prepare_index(qn_kernel_rig *r)
 {
-    qn_dtype_set dtypes = 1u << (r->which.kind == QN_KERNEL_MATMUL_MXFP4 ? QN_DTYPE_MXFP4 : QN_DTYPE_BF16);
-    size_t pointers, bytes = qn_packed_size(r->kernels, r->which.rows, r->which.cols, dtypes, &pointers);
-    qn_status status = QN_OK;
-    r->packed_bytes = take(bytes, 1, &status, err);
-    r->packed_rows = take(pointers, sizeof *r->packed_rows, &status, err);
-    if (status != QN_OK)
-        return status;
-    r->packed = qn_packed_make(r->kernels, r->which.rows, r->which.cols, dtypes, r->packed_bytes, r->packed_rows);
+    size_t bytes = INDEX_DIM * (qn_dtype_bits(r->kernels->kv_dtype) / 8);
+    for (size_t i = 0; i < r->which.keys; i++)
+        r->kernels->store_row(r->keys + i * bytes, r->x + i % (X_VALUES - INDEX_DIM), INDEX_DIM);
+}
+
+static void prepare_product(qn_kernel_rig *r)
+{
+    r->packed = qn_packed_make(r->kernels, r->which.rows, r->which.cols, 1u << dtype_of(r->which.kind), r->packed_bytes,
+                               r->packed_rows);
     for (size_t i = 0; i < r->which.rows; i++)
         qn_packed_put(&r->packed, i, r->x_rows[i]);
-    return QN_OK;
 }
 
-static qn_status prepare_scratch(qn_kernel_rig *r, qn_error *err)
+void qn_kernel_rig_use(qn_kernel_rig *r, const qn_kernels *kernels, const qn_kernel_case *which, double milliseconds,
+                       size_t *units)
 {
-    size_t threads = qn_pool_threads(r->pool);
-    size_t bytes = aligned_size(r->kernels->attend_scratch_bytes(HEAD_GROUP, LATENT, ROPE));
-    qn_status status = QN_OK;
-    r->scratch = take(threads, bytes, &status, err);
-    for (size_t i = 0; status == QN_OK && i < threads; i++)
-        r->worker[i].scratch = r->scratch + i * bytes;
-    return status;
-}
-
-qn_status qn_kernel_rig_use(qn_kernel_rig *r, const qn_kernels *kernels, const qn_kernel_case *which,
-                            double milliseconds, qn_error *err)
-{
-    release_case(r);
     r->kernels = kernels;
     r->which = *which;
-    r->at = 0;
-    qn_status status = is_product(which->kind) ? prepare_packed(r, err) : prepare_scratch(r, err);
-    if (status != QN_OK)
-        return status;
-    prepare_keys(r);
-    choose_units(r, milliseconds / 1e3);
-    return QN_OK;
+    if (is_product(which->kind))
+        prepare_product(r);
+    else if (which->kind == QN_KERNEL_ATTEND)
+        prepare_attend(r);
+    else if (which->kind == QN_KERNEL_INDEX_SCORES)
+        prepare_index(r);
+    if (*units == 0)
+        *units = find_units(r, milliseconds / 1e3);
+    r->units = *units;
 }
 
 qn_kernel_sample qn_kernel_rig_sample(qn_kernel_rig *r)

@@ -39,7 +39,7 @@ size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[
 
 typedef struct qn_kernel_rig qn_kernel_rig;
 
-/* Pool and region outlive it. Takes some 120 MB. */
+/* Pool and region outlive it. Takes some 90 MB. */
 qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_rig **out, qn_error *err);
 void qn_kernel_rig_free(qn_kernel_rig *rig); /* NULL is fine */
 
@@ -51,10 +51,10 @@ typedef struct qn_kernel_sample {
     double keys;  /* of topk: scores looked through */
 } qn_kernel_sample;
 
-/* Prepares for a table and a case: finds how much work a sample of some `milliseconds` is, which takes a multiple of
- * that at most. Products are whole matrices where one takes no longer than half a second. QN_RESOURCE. */
-qn_status qn_kernel_rig_use(qn_kernel_rig *rig, const qn_kernels *kernels, const qn_kernel_case *which,
-                            double milliseconds, qn_error *err);
+/* Prepares for a table and a case. *units is how much a sample does: 0 has it found out for some `milliseconds`, and
+ * told. Products are whole matrices where one takes no longer than 25 times that. */
+void qn_kernel_rig_use(qn_kernel_rig *rig, const qn_kernels *kernels, const qn_kernel_case *which, double milliseconds,
+                       size_t *units);
 qn_kernel_sample qn_kernel_rig_sample(qn_kernel_rig *rig);
 
 #endif

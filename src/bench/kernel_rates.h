@@ -10,7 +10,7 @@
 
 typedef struct qn_kernel_rates qn_kernel_rates;
 
-/* Region and pool outlive it. Allocates some 50 MB. */
+/* Region and pool outlive it. Allocates some 90 MB. */
 qn_status qn_kernel_rates_new(const qn_kernels *kernels, qn_pool *pool, const qn_region *region, qn_kernel_rates **out,
                               qn_error *err);
 void qn_kernel_rates_free(qn_kernel_rates *rates); /* NULL is fine */

@@ -61,7 +61,9 @@ static void every_case_of_every_table(void **state)
     assert_int_equal(qn_kernel_rig_new(f->pool, &f->region, &rig, &err), QN_OK);
     for (size_t t = 0; t < tables; t++) {
         for (size_t i = 0; i < count && qn_kernels_supported(all[t]); i++) {
-            assert_int_equal(qn_kernel_rig_use(rig, all[t], &cases[i], 0.01, &err), QN_OK);
+            size_t units = 0;
+            qn_kernel_rig_use(rig, all[t], &cases[i], 0.01, &units);
+            assert_true(units > 0);
             const qn_kernel_sample s = qn_kernel_rig_sample(rig);
             assert_true(s.seconds > 0);
             assert_int_equal(s.keys > 0, cases[i].kind == QN_KERNEL_TOPK);
@@ -79,20 +81,13 @@ static void every_case_of_every_table(void **state)
 static void every_failing_allocation(void **state)
 {
     const fixture *f = *state;
-    static const size_t rows[] = {2};
-    qn_kernel_case cases[QN_KERNEL_MAX_CASES];
-    const qn_kernels *kernels;
     qn_error err;
-    qn_kernel_cases(rows, 1, cases);
-    assert_int_equal(qn_kernels_select(NULL, &kernels, &err), QN_OK);
     qn_status status = QN_RESOURCE;
     for (long nth = 1; status != QN_OK; nth++) {
         qn_kernel_rig *rig = NULL;
         assert_true(nth < 100);
         qn_fault_arm(QN_FAULT_ALLOC, nth);
         status = qn_kernel_rig_new(f->pool, &f->region, &rig, &err);
-        if (status == QN_OK)
-            status = qn_kernel_rig_use(rig, kernels, &cases[0], 0.01, &err);
         qn_fault_disarm();
         assert_true(status == QN_OK || status == QN_RESOURCE);
         qn_kernel_rig_free(rig);
