@@ -101,9 +101,10 @@ static size_t lay_out_items(const mlp *m)
     qn_mlp_group *groups = m->step->ws->groups;
     size_t outputs = 0, items = 0;
     for (size_t g = 0; g < m->groups; g++)
-        outputs += groups[g].inner;
+        outputs += groups[g].inner * qn_ceil_div(groups[g].rows, QN_MATMUL_MAX_ROWS);
     for (size_t g = 0; g < m->groups; g++) {
-        groups[g].tile = qn_tile_outputs(m->step->pool, outputs, 2 * qn_matrix_row_bytes(groups[g].gate));
+        groups[g].tile = qn_tile_outputs(m->step->pool, outputs, 2 * qn_matrix_row_bytes(groups[g].gate),
+                                         groups[g].rows);
         items += qn_ceil_div(groups[g].inner, groups[g].tile) * qn_ceil_div(groups[g].rows, QN_MATMUL_MAX_ROWS);
         groups[g].items = items;
     }
@@ -256,6 +257,6 @@ void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
     observe_experts(&m);
     size_t activations = m.pairs + (weights->dense.count > 0 ? step->rows : 0);
     qn_for_rows(step->pool, qn_ceil_div(activations, PACK_BATCH), pack_activations, &m);
-    m.tile = qn_tile_outputs(step->pool, hidden, qn_matrix_row_bytes(step->ws->groups[0].down));
+    m.tile = qn_tile_outputs(step->pool, hidden, qn_matrix_row_bytes(step->ws->groups[0].down), step->rows);
     qn_pool_run(step->pool, qn_ceil_div(hidden, m.tile), down_tile, &m);
 }

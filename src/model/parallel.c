@@ -1,10 +1,11 @@
 /* Tiles are handed out outputs first, blocks of rows within: the tile of weights that one thread has just read is in
- * the cache that the next block of rows finds. */
+ * the cache that the next block of rows finds. Many blocks of rows want tiles that are large: all activations pass by
+ * for each, and those of a long prompt outgrow the caches. */
 #include "model/parallel.h"
 
 #include <assert.h>
 
-enum { FEW_ROWS = 4, TILES_PER_THREAD = 8, TILE_STEP = 16, TILE_BYTES = 256 << 10 };
+enum { FEW_ROWS = 4, TILES_PER_THREAD = 8, TILE_STEP = 16, TILE_BYTES = 256 << 10, SHARED_TILE_BYTES = 4 << 20 };
 
 void qn_for_rows(qn_pool *pool, size_t rows, qn_pool_body body, void *context)
 {
@@ -16,10 +17,11 @@ void qn_for_rows(qn_pool *pool, size_t rows, qn_pool_body body, void *context)
         body(context, row, 0);
 }
 
-size_t qn_tile_outputs(const qn_pool *pool, size_t outputs, size_t row_bytes)
+size_t qn_tile_outputs(const qn_pool *pool, size_t outputs, size_t row_bytes, size_t rows)
 {
+    size_t bytes = rows > QN_MATMUL_MAX_ROWS ? SHARED_TILE_BYTES : TILE_BYTES;
     size_t tile = qn_ceil_div(outputs, qn_pool_threads(pool) * TILES_PER_THREAD);
-    tile = qn_min_size(tile, TILE_BYTES / (row_bytes > 0 ? row_bytes : 1));
+    tile = qn_min_size(tile, bytes / (row_bytes > 0 ? row_bytes : 1));
     tile = qn_ceil_div(tile > 0 ? tile : 1, TILE_STEP) * TILE_STEP;
     return qn_min_size(tile, QN_TILE_OUTPUTS);
 }
@@ -60,10 +62,10 @@ void qn_products_run(qn_pool *pool, const qn_kernels *kernels, const qn_product 
         .kernels = kernels, .product = product, .rows = rows, .row_blocks = qn_ceil_div(rows, QN_MATMUL_MAX_ROWS)};
     size_t items = 0, outputs = 0;
     for (size_t i = 0; i < count; i++)
-        outputs += product[i].w->rows;
+        outputs += product[i].w->rows * all.row_blocks;
     for (size_t i = 0; i < count; i++) {
         const qn_matrix *w = product[i].w;
-        all.tile[i] = qn_tile_outputs(pool, outputs, qn_matrix_row_bytes(w));
+        all.tile[i] = qn_tile_outputs(pool, outputs, qn_matrix_row_bytes(w), rows);
         items += qn_ceil_div(w->rows, all.tile[i]) * all.row_blocks;
         all.end[i] = items;
     }

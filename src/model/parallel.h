@@ -26,8 +26,8 @@ typedef struct qn_product {
 /* Up to QN_MAX_PRODUCTS products of the same number of rows in one loop, each weight read once per 64 rows. */
 void qn_products_run(qn_pool *pool, const qn_kernels *kernels, const qn_product *products, size_t count, size_t rows);
 
-/* Outputs per tile when `outputs` rows of row_bytes each are to keep all threads busy: a multiple of 16 that is at most
- * QN_TILE_OUTPUTS. */
-size_t qn_tile_outputs(const qn_pool *pool, size_t outputs, size_t row_bytes);
+/* Outputs per tile of a weight with rows of row_bytes that meets `rows` rows of activations, when `outputs` of such
+ * tiles' rows in all are to keep all threads busy: a multiple of 16 that is at most QN_TILE_OUTPUTS. */
+size_t qn_tile_outputs(const qn_pool *pool, size_t outputs, size_t row_bytes, size_t rows);
 
 #endif

@@ -54,8 +54,10 @@ static void test_tiles(void **state)
         static const size_t outputs[] = {1, 15, 16, 17, 1000, 150000}, row_bytes[] = {0, 2, 64, 12288, 1 << 20};
         for (size_t i = 0; i < 6; i++) {
             for (size_t k = 0; k < 5; k++) {
-                size_t tile = qn_tile_outputs(pool, outputs[i], row_bytes[k]);
+                size_t tile = qn_tile_outputs(pool, outputs[i], row_bytes[k], 1);
+                size_t shared = qn_tile_outputs(pool, outputs[i], row_bytes[k], 512);
                 assert_true(tile >= 16 && tile <= QN_TILE_OUTPUTS && tile % 16 == 0);
+                assert_true(shared >= tile && shared <= QN_TILE_OUTPUTS && shared % 16 == 0);
             }
         }
         qn_pool_free(pool);
