@@ -135,7 +135,6 @@ static qn_status read_tool(const json_t *entry, qn_tool *tool, size_t *budget, q
         return qn_fail(err, QN_USAGE, ".function.strict: %s: give true or false", qn_json_type_name(strict));
     }
     tool->name = json_string_value(json_object_get(function, "name"));
-    tool->strict = json_is_true(strict);
     tool->parameters = json_is_null(parameters) ? NULL : parameters;
     if (tool->parameters != NULL && read_parameters(tool, budget, err) != QN_OK) {
         return qn_error_prefix(err, ".function.parameters");

@@ -19,7 +19,6 @@ typedef struct qn_tool_list qn_tool_list;
 typedef struct qn_tool {
     const char *name;         /* 1 to 128 of letters, digits, '_', '-', '.'; no two are equal */
     const json_t *parameters; /* their schema, an object; NULL: none given */
-    bool strict;
     struct qn_tool_parameters *types; /* for tool_list.c */
 } qn_tool;
 
