@@ -274,6 +274,16 @@ static bool find(qn_server *server, const qn_http_request *request, char id[QN_R
     return false;
 }
 
+/* Whether the path's response is kept; its id. False: the reply is an error. */
+static bool is_kept(qn_server *server, const qn_http_request *request, char id[QN_RESPONSE_ID_BYTES],
+                    qn_http_reply *reply)
+{
+    qn_stored_response *held = NULL;
+    bool found = find(server, request, id, &held, reply);
+    qn_response_store_release(server->responses, held);
+    return found;
+}
+
 static bool asks_for_stream(const qn_http_exchange *exchange)
 {
     const char *stream = qn_http_query(exchange, "stream");
@@ -321,11 +331,9 @@ void qn_handle_delete_response(void *context, const qn_http_request *request, qn
 {
     qn_server *server = context;
     char id[QN_RESPONSE_ID_BYTES];
-    qn_stored_response *held = NULL;
-    if (!find(server, request, id, &held, reply)) {
+    if (!is_kept(server, request, id, reply)) {
         return;
     }
-    qn_response_store_release(server->responses, held);
     qn_response_store_delete(server->responses, qn_admission_client_key(&server->options.admission, request->exchange),
                              id);
     reply->status = 200;
@@ -338,13 +346,10 @@ void qn_handle_delete_response(void *context, const qn_http_request *request, qn
 /* A response is known once it is complete: there is nothing to cancel. */
 void qn_handle_cancel_response(void *context, const qn_http_request *request, qn_http_reply *reply)
 {
-    qn_server *server = context;
     char id[QN_RESPONSE_ID_BYTES];
-    qn_stored_response *held = NULL;
-    if (!find(server, request, id, &held, reply)) {
+    if (!is_kept(context, request, id, reply)) {
         return;
     }
-    qn_response_store_release(server->responses, held);
     qn_error err;
     qn_fail_field(&err, QN_USAGE, "response_id",
                   "response_id: %.80s is complete, only a background response can be cancelled: to end one that is "
