@@ -8,11 +8,9 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/fault.h"
@@ -149,7 +147,7 @@ static void the_same_however_computed(void **state)
 typedef struct witness {
     qn_buffer reasoning, content;
     size_t starts, outputs, steps, step_tokens;
-    atomic_size_t idles;
+    size_t idles;                                                     /* under idle_mutex */
     size_t stop_at_output, stop_at_step, stop_at_idle, stop_at_start; /* 0: never; n: the n-th call says no */
 } witness;
 
@@ -176,10 +174,17 @@ static bool on_step(void *context, const qn_step *step)
     return ++w->steps != w->stop_at_step;
 }
 
+static pthread_mutex_t idle_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t idle_came = PTHREAD_COND_INITIALIZER;
+
 static bool on_idle(void *context)
 {
     witness *w = context;
-    return atomic_fetch_add(&w->idles, 1) + 1 != w->stop_at_idle;
+    pthread_mutex_lock(&idle_mutex);
+    bool goes_on = ++w->idles != w->stop_at_idle;
+    pthread_cond_broadcast(&idle_came);
+    pthread_mutex_unlock(&idle_mutex);
+    return goes_on;
 }
 
 static qn_listener listen(witness *w)
@@ -334,9 +339,11 @@ static bool wait_for_idles(void *context, const int32_t *answer, size_t count, u
     const witness *w = context;
     (void)answer;
     (void)count;
-    while (atomic_load(&w->idles) < w->stop_at_idle) {
-        usleep(1000);
+    pthread_mutex_lock(&idle_mutex);
+    while (w->idles < w->stop_at_idle) {
+        pthread_cond_wait(&idle_came, &idle_mutex);
     }
+    pthread_mutex_unlock(&idle_mutex);
     memset(allowed, 0xff, TINY_VOCABULARY / 8);
     return true;
 }

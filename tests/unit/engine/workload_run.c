@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "engine/engine_internal.h"
@@ -183,7 +182,9 @@ typedef struct crowd {
     const workload *w;
     uint64_t start_us;
     exchange exchanges[WORKLOAD_MAX_ASKS];
-    atomic_size_t left; /* threads that are not done */
+    pthread_mutex_t mutex; /* of what follows */
+    pthread_cond_t done;
+    size_t left; /* threads that are not done */
 } crowd;
 
 typedef struct submitter {
@@ -293,7 +294,10 @@ static void *submitter_main(void *context)
     while (tend(s->crowd, s->index, &next_us) > 0) {
         await_news(s->crowd, s->index, next_us);
     }
-    atomic_fetch_sub(&s->crowd->left, 1);
+    pthread_mutex_lock(&s->crowd->mutex);
+    s->crowd->left--;
+    pthread_cond_signal(&s->crowd->done);
+    pthread_mutex_unlock(&s->crowd->mutex);
     return NULL;
 }
 
@@ -318,12 +322,28 @@ static void dump_engine(const qn_engine *e)
     }
 }
 
+/* Waits for the end, not longer than until the next look. True: all is over. */
+static bool await_end(crowd *c)
+{
+    enum { GLANCE_NS = 700000, SECOND_NS = 1000000000 };
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += GLANCE_NS;
+    until.tv_sec += until.tv_nsec / SECOND_NS;
+    until.tv_nsec %= SECOND_NS;
+    pthread_mutex_lock(&c->mutex);
+    while (c->left > 0 && pthread_cond_timedwait(&c->done, &c->mutex, &until) == 0) {
+    }
+    bool over = c->left == 0;
+    pthread_mutex_unlock(&c->mutex);
+    return over;
+}
+
 /* Looks at what others may look at, as a server does, until all is over. */
 static void watch(crowd *c, uint64_t limit_us)
 {
-    enum { GLANCE_US = 700 };
     bool stopped = false;
-    while (atomic_load(&c->left) > 0) {
+    while (!await_end(c)) {
         qn_engine_load load = qn_engine_get_load(c->engine);
         qn_metrics_load told = qn_metrics_read_load(qn_engine_metrics(c->engine));
         uint64_t now_us = qn_now_us();
@@ -346,7 +366,6 @@ static void watch(crowd *c, uint64_t limit_us)
             dump_engine(c->engine);
             abort();
         }
-        usleep(GLANCE_US);
     }
 }
 
@@ -358,7 +377,13 @@ void run_together(qn_engine *engine, const workload *w, uint64_t limit_us, answe
     c->engine = engine;
     c->w = w;
     c->start_us = qn_now_us();
-    atomic_store(&c->left, w->submitters);
+    c->left = w->submitters;
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->done, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_init(&c->mutex, NULL);
     for (size_t i = 0; i < w->ask_count; i++) {
         out[i] = (answer){.stop_index = -1};
         c->exchanges[i] = (exchange){.ask = &w->asks[i],
@@ -374,6 +399,8 @@ void run_together(qn_engine *engine, const workload *w, uint64_t limit_us, answe
     for (size_t i = 0; i < w->submitters; i++) {
         pthread_join(submitters[i].thread, NULL);
     }
+    pthread_cond_destroy(&c->done);
+    pthread_mutex_destroy(&c->mutex);
     free(c);
 }
 
