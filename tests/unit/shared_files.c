@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "unit/shared_files.h"
 
 static bool is_required(void)
@@ -16,21 +18,29 @@ static bool is_required(void)
     return required && strcmp(required, "1") == 0;
 }
 
-bool shared_file_read(const char *path, qn_buffer *out)
+char *shared_file(const char *name)
 {
     const char *folder = getenv("QUERN_SHARED");
-    char full[4096], command[8192];
-    struct stat info;
-    snprintf(full, sizeof full, "%s/%s", folder && *folder ? folder : "../shared", path);
-    if (stat(full, &info) != 0) {
-        if (is_required())
-            fail_msg("%s is absent, and QUERN_REQUIRE_SHARED is 1", full);
-        print_message("SKIPPED: %s is absent: name its folder in QUERN_SHARED\n", full);
+    char *path = qn_path_join(folder && *folder ? folder : "../shared", name);
+    assert_non_null(path);
+    if (access(path, R_OK) == 0)
+        return path;
+    if (is_required())
+        fail_msg("%s is absent, and QUERN_REQUIRE_SHARED is 1", path);
+    print_message("SKIPPED: %s is absent: name its folder in QUERN_SHARED\n", path);
+    qn_free(path);
+    return NULL;
+}
+
+bool shared_file_read(const char *path, qn_buffer *out)
+{
+    char *full = shared_file(path), command[8192];
+    if (!full)
         return false;
-    }
     size_t length = strlen(full);
     bool compressed = length > 3 && strcmp(full + length - 3, ".gz") == 0;
     snprintf(command, sizeof command, "%s -- '%s'", compressed ? "gzip -dc" : "cat", full);
+    qn_free(full);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     char block[65536];

@@ -11,6 +11,7 @@
 
 #include "base/fault.h"
 #include "server/grammar_cache.h"
+#include "unit/shipped_tokenizer.h"
 
 static qn_tokenizer *tokenizer;
 static qn_vocabulary_trie *trie;
@@ -18,11 +19,7 @@ static qn_vocabulary_trie *trie;
 static int open_all(void **state)
 {
     (void)state;
-    qn_error err;
-    return qn_tokenizer_open("models/quern-tiny", &tokenizer, &err) == QN_OK &&
-                   qn_tokenizer_trie(tokenizer, &trie, &err) == QN_OK
-               ? 0
-               : -1;
+    return shipped_tokenizer_open(&tokenizer, &trie);
 }
 
 static int close_all(void **state)

@@ -10,14 +10,14 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "server/logprobs_json.h"
+#include "unit/shipped_tokenizer.h"
 
 static qn_tokenizer *tokenizer;
 
 static int open_tokenizer(void **state)
 {
     (void)state;
-    qn_error err;
-    return qn_tokenizer_open("models/quern-tiny", &tokenizer, &err) == QN_OK ? 0 : -1;
+    return shipped_tokenizer_open(&tokenizer, NULL);
 }
 
 static int close_tokenizer(void **state)

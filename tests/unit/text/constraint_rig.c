@@ -13,13 +13,12 @@
 #include "grammar/matcher.h"
 #include "small_tokenizer.h"
 #include "text/answer_grammar.h"
+#include "unit/shipped_tokenizer.h"
 
 static qn_tokenizer *small, *tiny;
 static qn_vocabulary_trie *small_trie, *tiny_trie;
 static uint64_t *small_thoughts, *tiny_thoughts;
 const int32_t small_eos[2] = {END, STOP};
-static const int32_t tiny_eos[] = {1515, 1522, 1524};
-enum { TINY_VOCAB = 1536 };
 
 int constraint_rig_open(void **state)
 {
@@ -38,11 +37,9 @@ int constraint_rig_open(void **state)
                                                "\"bba\":262,\"bbbb\":263",
                                      .added = qn_buffer_string(&added)});
     qn_buffer_free(&added);
-    return qn_tokenizer_open("models/quern-tiny", &tiny, &err) == QN_OK &&
-                   qn_tokenizer_trie(small, &small_trie, &err) == QN_OK &&
-                   qn_tokenizer_trie(tiny, &tiny_trie, &err) == QN_OK &&
+    return shipped_tokenizer_open(&tiny, &tiny_trie) == 0 && qn_tokenizer_trie(small, &small_trie, &err) == QN_OK &&
                    qn_thought_mask_new(small, SMALL_VOCAB, &small_thoughts, &err) == QN_OK &&
-                   qn_thought_mask_new(tiny, TINY_VOCAB, &tiny_thoughts, &err) == QN_OK
+                   qn_thought_mask_new(tiny, SHIPPED_VOCABULARY, &tiny_thoughts, &err) == QN_OK
                ? 0
                : -1;
 }
@@ -72,8 +69,11 @@ qn_constraint_options small_options(void)
 
 qn_constraint_options tiny_options(void)
 {
-    return (qn_constraint_options){
-        .tokenizer = tiny, .vocab_size = TINY_VOCAB, .thought_mask = tiny_thoughts, .eos = tiny_eos, .eos_count = 3};
+    return (qn_constraint_options){.tokenizer = tiny,
+                                   .vocab_size = SHIPPED_VOCABULARY,
+                                   .thought_mask = tiny_thoughts,
+                                   .eos = shipped_eos,
+                                   .eos_count = 3};
 }
 
 qn_grammar_builder *new_builder(void)

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/file.h"
@@ -14,20 +13,6 @@
 #include "base/memory.h"
 
 enum { MAX_BYTES = 64 << 20 };
-
-char *shared_file(const char *name)
-{
-    const char *folder = getenv("QUERN_SHARED"), *required = getenv("QUERN_REQUIRE_SHARED");
-    char *path = qn_path_join(folder ? folder : "../shared", name);
-    assert_non_null(path);
-    if (access(path, R_OK) == 0)
-        return path;
-    if (required && strcmp(required, "1") == 0)
-        fail_msg("%s is missing, and QUERN_REQUIRE_SHARED is 1", path);
-    printf("SKIPPED: %s is not there (QUERN_SHARED names the folder it is looked for in)\n", path);
-    qn_free(path);
-    return NULL;
-}
 
 qn_template *template_from_file(const char *path)
 {

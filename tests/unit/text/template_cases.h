@@ -11,8 +11,4 @@ size_t template_cases_differ(const char *path, const qn_template *t, size_t *cou
 /* A template from a file; fails the test when it cannot be compiled. */
 qn_template *template_from_file(const char *path);
 
-/* "FOLDER/name" where FOLDER is $QUERN_SHARED (../shared without it), to be released with qn_free. NULL when the file
- * is not there: then the reason was printed, and with QUERN_REQUIRE_SHARED=1 the test failed. */
-char *shared_file(const char *name);
-
 #endif

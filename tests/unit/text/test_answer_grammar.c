@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "grammar/matcher.h"
 #include "text/answer_grammar.h"
+#include "unit/shipped_tokenizer.h"
 
 static qn_tokenizer *tokenizer;
 static qn_vocabulary_trie *trie;
@@ -32,14 +33,10 @@ static json_t *parse(const char *text)
 static int open_all(void **state)
 {
     (void)state;
-    qn_error err;
     qn_json_init();
     tools = parse("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
                   "\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}}}]");
-    return qn_tokenizer_open("models/quern-tiny", &tokenizer, &err) == QN_OK &&
-                   qn_tokenizer_trie(tokenizer, &trie, &err) == QN_OK
-               ? 0
-               : -1;
+    return shipped_tokenizer_open(&tokenizer, &trie);
 }
 
 static int close_all(void **state)

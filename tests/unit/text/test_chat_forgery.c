@@ -15,6 +15,7 @@
 #include "text/chat.h"
 #include "text/tokenizer.h"
 #include "unit/text/template_cases.h"
+#include "unit/shared_files.h"
 
 static const char *const markers[] = {
     "<|endoftext|>", "[MASK]",       "[gMASK]",         "[sMASK]",          "<sop>",     "<eop>",

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "template_cases.h"
+#include "unit/shared_files.h"
 
 static void check(const char *path, const qn_template *t)
 {

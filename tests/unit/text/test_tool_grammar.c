@@ -15,22 +15,18 @@
 #include "text/answer_grammar.h"
 #include "text/output.h"
 #include "text/tool_grammar.h"
+#include "unit/shipped_tokenizer.h"
 
 enum { LISTS = 500, TOOLS_MAX = 4, CALLS_MAX = 8, LONGEST_ANSWER = 4000 };
 
 static qn_tokenizer *tokenizer;
 static qn_vocabulary_trie *trie;
-static const int32_t eos[] = {1515, 1522, 1524};
 
 static int open_all(void **state)
 {
     (void)state;
-    qn_error err;
     qn_json_init();
-    return qn_tokenizer_open("models/quern-tiny", &tokenizer, &err) == QN_OK &&
-                   qn_tokenizer_trie(tokenizer, &trie, &err) == QN_OK
-               ? 0
-               : -1;
+    return shipped_tokenizer_open(&tokenizer, &trie);
 }
 
 static int close_all(void **state)
@@ -151,8 +147,11 @@ static qn_status make(const qn_call_rules *rules, qn_constraint_options *o, qn_e
     }
     qn_grammar_builder_free(b);
     if (status == QN_OK) {
-        *o = (qn_constraint_options){
-            .tokenizer = tokenizer, .vocab_size = 1536, .eos = eos, .eos_count = 3, .grammar = grammar};
+        *o = (qn_constraint_options){.tokenizer = tokenizer,
+                                     .vocab_size = SHIPPED_VOCABULARY,
+                                     .eos = shipped_eos,
+                                     .eos_count = 3,
+                                     .grammar = grammar};
         assert_int_equal(qn_mask_cache_new(grammar, trie, &o->cache, err), QN_OK);
     }
     return status;
@@ -297,7 +296,7 @@ static bool is_word(const qn_constraint_options *o, const char *text)
     qn_tokens ids = {0};
     bool good = true;
     assert_int_equal(qn_tokenizer_encode(tokenizer, text, strlen(text), NULL, 0, &ids, &err), QN_OK);
-    assert_true(qn_tokens_add(&ids, eos[0]));
+    assert_true(qn_tokens_add(&ids, shipped_eos[0]));
     assert_int_equal(qn_constraint_new(o, &c, &err), QN_OK);
     for (size_t count = 0; count < ids.count && good; count++) {
         uint64_t mask[MASK_WORDS];
