@@ -50,12 +50,12 @@ static void free_parameters(struct qn_tool_parameters *parameters)
     }
 }
 
-const json_t *qn_tool_object_schema(const json_t *root)
+const json_t *qn_tool_object_schema(const json_t *parameters)
 {
-    const json_t *at = root;
+    const json_t *at = parameters;
     for (int hop = 0; hop < MAX_HOPS && json_object_get(at, "properties") == NULL; hop++) {
         const char *reference = json_string_value(json_object_get(at, "$ref"));
-        const json_t *target = reference != NULL ? qn_schema_at(root, reference) : NULL;
+        const json_t *target = reference != NULL ? qn_schema_at(parameters, reference) : NULL;
         if (!qn_json_is_object(target)) {
             break;
         }
