@@ -26,9 +26,9 @@ struct qn_model_rig {
     qn_segment *segment; /* [sequences] */
     int32_t *ids;        /* [max_rows] */
     float *hidden;       /* [max_rows, hidden_size] */
-    float *logits;       /* [sequences, vocab_size]: of each one's last row */
+    float *logits;       /* [logit_rows, vocab_size] */
     const float **chosen;
-    float **logit_rows; /* [sequences] each */
+    float **logit_rows; /* [logit_rows] each */
     float *fill;        /* [threads, widest row] */
     size_t fill_width;
     uint64_t random;
@@ -127,14 +127,14 @@ static qn_status open_buffers(qn_model_rig *rig, const qn_model_rig_options *o, 
     rig->segment = qn_alloc_zero(o->sequences, sizeof *rig->segment);
     rig->ids = qn_alloc_zero(o->max_rows, sizeof *rig->ids);
     rig->hidden = qn_alloc_aligned(o->max_rows * c->hidden_size, sizeof *rig->hidden);
-    rig->logits = qn_alloc_aligned(o->sequences * c->vocab_size, sizeof *rig->logits);
-    rig->chosen = qn_alloc_zero(o->sequences, sizeof *rig->chosen);
-    rig->logit_rows = qn_alloc_zero(o->sequences, sizeof *rig->logit_rows);
+    rig->logits = qn_alloc_aligned(o->logit_rows * c->vocab_size, sizeof *rig->logits);
+    rig->chosen = qn_alloc_zero(o->logit_rows, sizeof *rig->chosen);
+    rig->logit_rows = qn_alloc_zero(o->logit_rows, sizeof *rig->logit_rows);
     rig->fill = qn_alloc_aligned(qn_pool_threads(rig->pool) * rig->fill_width, sizeof *rig->fill);
     if (!rig->segment || !rig->ids || !rig->hidden || !rig->logits || !rig->chosen || !rig->logit_rows || !rig->fill)
         return qn_fail_memory(err, "buffers of the bench",
-                              (o->max_rows * c->hidden_size + o->sequences * c->vocab_size) * sizeof(float));
-    for (size_t i = 0; i < o->sequences; i++)
+                              (o->max_rows * c->hidden_size + o->logit_rows * c->vocab_size) * sizeof(float));
+    for (size_t i = 0; i < o->logit_rows; i++)
         rig->logit_rows[i] = rig->logits + i * c->vocab_size;
     return QN_OK;
 }
@@ -224,7 +224,8 @@ void qn_model_rig_touch_weights(qn_model_rig *rig)
     }
 }
 
-static void lay_out_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows)
+/* Returns the number of rows in rig->chosen. */
+static size_t lay_out_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, qn_rig_logits logits)
 {
     const qn_config *c = qn_model_config(rig->model);
     for (size_t i = 0; i < sequences * rows; i++)
@@ -232,19 +233,22 @@ static void lay_out_call(qn_model_rig *rig, size_t sequences, size_t start, size
     for (size_t i = 0; i < sequences; i++) {
         rig->segment[i] = (qn_segment){
             .sequence = &rig->sequence[i], .ids = rig->ids + i * rows, .start = start, .count = rows};
-        rig->chosen[i] = rig->hidden + ((i + 1) * rows - 1) * c->hidden_size;
     }
+    size_t step = logits == QN_RIG_ALL_LOGITS ? 1 : rows, chosen = 0;
+    for (size_t row = step - 1; row < sequences * rows && logits != QN_RIG_NO_LOGITS; row += step)
+        rig->chosen[chosen++] = rig->hidden + row * c->hidden_size;
+    return chosen;
 }
 
-qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, bool logits,
+qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, qn_rig_logits logits,
                             qn_call_times *times, qn_error *err)
 {
-    lay_out_call(rig, sequences, start, rows);
+    size_t chosen = lay_out_call(rig, sequences, start, rows, logits);
     uint64_t began = qn_now_ns();
     qn_part_clock_start(rig->clock);
     qn_status status = qn_model_forward(rig->model, rig->segment, sequences, rig->hidden, NULL, err);
-    if (status == QN_OK && logits)
-        qn_model_logits(rig->model, rig->chosen, sequences, rig->logit_rows);
+    if (status == QN_OK)
+        qn_model_logits(rig->model, rig->chosen, chosen, rig->logit_rows);
     qn_part_mark(rig->clock, QN_PART_REST);
     uint64_t ended = qn_now_ns();
     if (status != QN_OK)
@@ -254,6 +258,6 @@ qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, s
         times->part_seconds[p] += (double)qn_part_clock_ns(rig->clock, p) / 1e9;
     size_t experts = qn_part_clock_experts(rig->clock);
     times->experts += experts;
-    qn_model_add_work(rig->model, rig->segment, sequences, experts, logits ? sequences : 0, times->work);
+    qn_model_add_work(rig->model, rig->segment, sequences, experts, chosen, times->work);
     return QN_OK;
 }

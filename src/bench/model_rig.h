@@ -22,8 +22,12 @@ typedef struct qn_model_rig_options {
     size_t sequences;          /* caches, each of context_tokens */
     size_t context_tokens;     /* positions of a sequence; the model has as many */
     size_t max_rows;           /* of a call */
+    size_t logit_rows;         /* for which a call computes logits at most */
     uint64_t seed;
 } qn_model_rig_options;
+
+/* For which rows of each sequence a call computes logits. */
+typedef enum qn_rig_logits { QN_RIG_NO_LOGITS, QN_RIG_LAST_LOGITS, QN_RIG_ALL_LOGITS } qn_rig_logits;
 
 /* One call, measured. */
 typedef struct qn_call_times {
@@ -46,9 +50,8 @@ size_t qn_model_rig_cache_bytes(const qn_model_rig *rig);
  * files since is read again. */
 void qn_model_rig_touch_weights(qn_model_rig *rig);
 
-/* The first `sequences` sequences, each with `rows` random tokens at positions from `start` on; logits of each one's
- * last row, if wanted. Adds to *times. */
-qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, bool logits,
+/* The first `sequences` sequences, each with `rows` random tokens at positions from `start` on. Adds to *times. */
+qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, qn_rig_logits logits,
                             qn_call_times *times, qn_error *err);
 
 #endif

@@ -46,7 +46,7 @@ typedef struct bench {
 
 static size_t tokens_of(const qn_model_speed_options *o, const qn_speed_point *p)
 {
-    return p->context + (o->kind == QN_SPEED_DECODE ? 1 : p->count);
+    return p->context + (o->kind == QN_SPEED_DECODE ? 1 + o->drafts : p->count);
 }
 
 static qn_status choose_points(bench *b, qn_error *err)
@@ -86,8 +86,9 @@ static qn_status open_rig(bench *b, qn_error *err)
         bool decode = o->kind == QN_SPEED_DECODE;
         rig.context_tokens = qn_max_size(rig.context_tokens, tokens_of(o, &b->point[i]));
         rig.sequences = qn_max_size(rig.sequences, decode ? count : 1);
-        rig.max_rows = qn_max_size(rig.max_rows, decode ? count : qn_min_size(count, o->max_rows));
+        rig.max_rows = qn_max_size(rig.max_rows, decode ? count * (1 + o->drafts) : qn_min_size(count, o->max_rows));
     }
+    rig.logit_rows = o->kind == QN_SPEED_DECODE ? rig.max_rows : 1;
     b->out->max_rows = rig.max_rows;
     return qn_model_rig_open(&rig, &b->rig, err);
 }
@@ -109,11 +110,12 @@ static qn_status run_point(bench *b, const qn_speed_point *p, qn_call_times *tim
 {
     const qn_model_speed_options *o = b->options;
     if (o->kind == QN_SPEED_DECODE)
-        return qn_model_rig_call(b->rig, p->count, p->context, 1, true, times, err);
+        return qn_model_rig_call(b->rig, p->count, p->context, 1 + o->drafts, QN_RIG_ALL_LOGITS, times, err);
     qn_status status = QN_OK;
     for (size_t done = 0; done < p->count && status == QN_OK;) {
         size_t rows = qn_min_size(o->max_rows, p->count - done);
-        status = qn_model_rig_call(b->rig, 1, p->context + done, rows, done + rows == p->count, times, err);
+        qn_rig_logits logits = done + rows == p->count ? QN_RIG_LAST_LOGITS : QN_RIG_NO_LOGITS;
+        status = qn_model_rig_call(b->rig, 1, p->context + done, rows, logits, times, err);
         done += rows;
     }
     return status;
@@ -250,6 +252,7 @@ static void summarise(bench *b)
     const qn_config *c = qn_model_config(qn_model_rig_model(b->rig));
     qn_model_speed *out = b->out;
     out->kind = o->kind;
+    out->drafts = o->drafts;
     qn_cpu_name(out->cpu);
     snprintf(out->isa, sizeof out->isa, "%s", qn_model_rig_kernels(b->rig)->name);
     out->threads = qn_pool_threads(qn_model_rig_pool(b->rig));

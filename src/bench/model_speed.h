@@ -20,7 +20,7 @@
 enum { QN_SPEED_MAX_POINTS = 64, QN_SPEED_MAX_REPEATS = 64, QN_SPEED_MAX_SEQUENCES = 1024 };
 
 typedef enum qn_speed_kind {
-    QN_SPEED_DECODE, /* a step of one token for each of some sequences, with logits for each */
+    QN_SPEED_DECODE, /* a step of one token, and drafts, for each of some sequences, with logits for each */
     QN_SPEED_PREFILL /* a prompt of one sequence, in steps of max_rows tokens at most; logits of the last one */
 } qn_speed_kind;
 
@@ -38,6 +38,7 @@ typedef struct qn_model_speed_options {
     size_t repeats;     /* samples of a point, 1 .. QN_SPEED_MAX_REPEATS */
     size_t threads;     /* 0: all CPUs */
     size_t max_rows;    /* prefill: tokens of a step */
+    size_t drafts;      /* decode: that a step verifies of each sequence, with logits for each; 0: none */
     uint64_t seed;      /* of the tokens */
     bool show_progress;
     const atomic_bool *stop; /* set by a signal's handler: stop soon; may be NULL */
@@ -54,7 +55,7 @@ typedef struct qn_point_speed {
     qn_speed_point point;
     size_t steps;        /* calls of a sample */
     qn_statistic ms;     /* of a sample */
-    qn_statistic tokens; /* a second */
+    qn_statistic tokens; /* a second; of decoding, one of each sequence a step: drafts, where taken, come on top */
     double flops, bytes;
     double experts;          /* that were read in a sparse layer of a step, in the mean; 0: there is no such layer */
     qn_statistic read_share; /* bytes a second by the plain reads around it (4 KiB pages, as the mapped weights) */
@@ -65,7 +66,7 @@ typedef struct qn_point_speed {
 typedef struct qn_model_speed {
     qn_speed_kind kind;
     char cpu[QN_CPU_NAME_BYTES], isa[QN_ISA_NAME_BYTES];
-    size_t threads, layers, sparse_layers, max_rows;
+    size_t threads, layers, sparse_layers, max_rows, drafts;
     size_t weight_bytes, cache_bytes, region_bytes; /* region: that the plain reads read */
     bool bf16_peak;                                 /* the peak is of BF16 dot products, else of float32 FMA */
     qn_statistic read_small, read_huge;             /* GB/s from 4 KiB and 2 MiB pages */

@@ -57,12 +57,12 @@ json_t *qn_model_speed_to_json(const qn_model_speed *s)
     json_t *points = json_array();
     for (size_t i = 0; i < s->point_count; i++)
         failed |= json_array_append_new(points, point_json(&s->point[i], s)) != 0;
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "form", FORM, "bench",
-                             s->kind == QN_SPEED_DECODE ? "decode" : "prefill", "cpu", s->cpu, "isa", s->isa, "threads",
-                             (json_int_t)s->threads, "layers", (json_int_t)s->layers, "sparse_layers",
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "form", FORM,
+                             "bench", s->kind == QN_SPEED_DECODE ? "decode" : "prefill", "cpu", s->cpu, "isa", s->isa,
+                             "threads", (json_int_t)s->threads, "layers", (json_int_t)s->layers, "sparse_layers",
                              (json_int_t)s->sparse_layers, "weight_bytes", (json_int_t)s->weight_bytes, "cache_bytes",
-                             (json_int_t)s->cache_bytes, "max_rows", (json_int_t)s->max_rows, "cache", "random rows",
-                             "limits", limits_json(s), "points", points);
+                             (json_int_t)s->cache_bytes, "max_rows", (json_int_t)s->max_rows, "drafts",
+                             (json_int_t)s->drafts, "cache", "random rows", "limits", limits_json(s), "points", points);
     if (failed) {
         json_decref(root);
         return NULL;

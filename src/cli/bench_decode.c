@@ -2,6 +2,8 @@
 #include "cli/bench.h"
 #include "cli/bench_model.h"
 
+enum { MOST_DRAFTS = 16 };
+
 int qn_bench_decode(int argc, char **argv)
 {
     qn_bench_model b = {
@@ -27,6 +29,13 @@ int qn_bench_decode(int argc, char **argv)
          .value = &b.count,
          .value_name = "LIST",
          .help = "sequences in a step (default: 1,2,4,8,16)"},
+        {.name = "drafts",
+         .kind = QN_OPTION_SIZE,
+         .value = &b.speed.drafts,
+         .value_name = "N",
+         .help = "drafted tokens of each sequence that a step verifies beside its own token (default: 0)",
+         .min = 0,
+         .max = MOST_DRAFTS},
     };
     qn_options_add(&b.table, options, sizeof options / sizeof *options);
     return qn_bench_model_main(&b, argc, argv);

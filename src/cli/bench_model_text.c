@@ -52,11 +52,15 @@ static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool b
                                           QN_PART_INDEX_SCORES, QN_PART_INDEX_CHOICE, QN_PART_ROUTER, QN_PART_EXPERTS,
                                           QN_PART_SHARED,       QN_PART_DENSE,        QN_PART_HEAD,   QN_PART_REST};
     if (s->kind == QN_SPEED_DECODE)
-        printf("\ndecode, %zu at once, after %zu tokens", p->point.count, p->point.context);
+        printf("\ndecode, %zu at once, after %zu tokens, %zu draft%s each", p->point.count, p->point.context, s->drafts,
+               s->drafts == 1 ? "" : "s");
     else
         printf("\nprompt of %zu tokens, after %zu, in %zu step%s", p->point.count, p->point.context, p->steps,
                p->steps == 1 ? "" : "s");
-    printf(": %.2f tokens/s (%.2f to %.2f)\n", p->tokens.median, p->tokens.min, p->tokens.max);
+    printf(": %.2f tokens/s (%.2f to %.2f)", p->tokens.median, p->tokens.min, p->tokens.max);
+    if (s->drafts > 0)
+        printf(" and up to %.2f with drafts that are taken", p->tokens.median * (double)(1 + s->drafts));
+    printf("\n");
     printf("  %.2f GB needed, %.1f %% of the plain read (%.1f to %.1f); %.1f GFLOP, %.1f %% of the peak (%.1f to %.1f)",
            p->bytes / 1e9, 100 * p->read_share.median, 100 * p->read_share.min, 100 * p->read_share.max, p->flops / 1e9,
            100 * p->peak_share.median, 100 * p->peak_share.min, 100 * p->peak_share.max);

@@ -85,6 +85,22 @@ def test_decode_work_is_the_models(run_quern, tiny):
     assert parts["index_scores"]["bytes"] == 2 * indexers * 1025 * dim * 4
 
 
+def test_drafts_are_rows_of_their_own(run_quern, tiny):
+    none, two = (bench(run_quern, "decode", tiny, "--context", "64", "--batch", "2", "--drafts", drafts)
+                 for drafts in ("0", "2"))
+    assert (none["drafts"], none["max_rows"], two["drafts"], two["max_rows"]) == (0, 2, 2, 6)
+    check_point(two["points"][0], two)
+    for name in ("projections", "router", "experts", "shared", "dense", "head"):
+        one, three = none["points"][0]["parts"][name], two["points"][0]["parts"][name]
+        assert three["flops"] == pytest.approx(3 * one["flops"])
+        assert three["bytes"] == one["bytes"] or name == "experts"
+    # 65, and then 66 and 67 keys
+    assert two["points"][0]["parts"]["attend"]["flops"] == pytest.approx(
+        none["points"][0]["parts"]["attend"]["flops"] * (65 + 66 + 67) / 65)
+    rate = two["points"][0]["tokens_per_second"]["max"] * two["points"][0]["ms"]["min"] / 1e3
+    assert rate == pytest.approx(2)
+
+
 def test_prefill_json(run_quern, tiny):
     told = bench(run_quern, "prefill", tiny, "--prompt", "5,40", "--context", "0,100", "--max-num-batched-tokens",
                  "16")

@@ -13,8 +13,12 @@ enum { CONTEXT = 300, ROWS = 8 };
 
 static qn_model_rig_options options_of(qn_checkpoint *checkpoint)
 {
-    return (qn_model_rig_options){
-        .checkpoint = checkpoint, .threads = 2, .sequences = 2, .context_tokens = CONTEXT, .max_rows = ROWS};
+    return (qn_model_rig_options){.checkpoint = checkpoint,
+                                  .threads = 2,
+                                  .sequences = 2,
+                                  .context_tokens = CONTEXT,
+                                  .max_rows = ROWS,
+                                  .logit_rows = ROWS};
 }
 
 static qn_checkpoint *open_checkpoint(void)
@@ -35,7 +39,7 @@ static void parts_sum_up(void **state)
     assert_int_equal(qn_model_rig_open(&options, &rig, &err), QN_OK);
     qn_model_rig_touch_weights(rig);
     qn_call_times times = {0};
-    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT - 4, 4, true, &times, &err), QN_OK);
+    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT - 4, 4, QN_RIG_LAST_LOGITS, &times, &err), QN_OK);
     double sum = 0;
     for (qn_model_part p = 0; p < QN_PARTS; p++) {
         assert_true(times.part_seconds[p] >= 0);
@@ -47,10 +51,12 @@ static void parts_sum_up(void **state)
 
     /* the same call adds the same work, but for the experts; without logits there is no head */
     double attended = times.work[QN_PART_ATTEND].flops, head = times.work[QN_PART_HEAD].flops;
-    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT - 4, 4, false, &times, &err), QN_OK);
+    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT - 4, 4, QN_RIG_NO_LOGITS, &times, &err), QN_OK);
     assert_true(times.work[QN_PART_ATTEND].flops == 2 * attended);
     assert_true(times.work[QN_PART_HEAD].flops == head);
-    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT, 1, true, &times, &err), QN_USAGE);
+    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT - 4, 4, QN_RIG_ALL_LOGITS, &times, &err), QN_OK);
+    assert_true(times.work[QN_PART_HEAD].flops == (1 + 4) * head);
+    assert_int_equal(qn_model_rig_call(rig, 2, CONTEXT, 1, QN_RIG_LAST_LOGITS, &times, &err), QN_USAGE);
     qn_model_rig_close(rig);
     qn_checkpoint_close(checkpoint);
 }
