@@ -75,15 +75,24 @@ static qn_status format_expr(qn_grammar_builder *b, const qn_answer_format *form
 }
 
 /* Beside calls, a form that no text has would only leave these: it is refused here as it is alone. */
-static qn_status check_has_words(qn_grammar_builder *b, const qn_answer_format *format, qn_expr text, qn_error *err)
+static qn_status check_has_words(const qn_answer_format *format, qn_error *err)
 {
     bool checked = format->kind != QN_FORMAT_REGEX && format->kind != QN_FORMAT_GBNF && format->kind != QN_FORMAT_LARK;
     if (checked) {
         return QN_OK; /* by its own reader */
     }
+    qn_grammar_builder *b = NULL; /* of its own: a builder builds one grammar */
     qn_grammar *alone = NULL;
-    qn_status status = qn_grammar_build(b, text, &alone, err);
+    qn_expr text;
+    qn_status status = qn_grammar_builder_new(&b, err);
+    if (status == QN_OK) {
+        status = format_expr(b, format, &text, err);
+    }
+    if (status == QN_OK) {
+        status = qn_grammar_build(b, text, &alone, err);
+    }
     qn_grammar_free(alone);
+    qn_grammar_builder_free(b);
     return status;
 }
 
@@ -103,7 +112,7 @@ static qn_status root_expr(qn_grammar_builder *b, const qn_tokenizer *tokenizer,
     qn_expr text = qn_expr_empty(b), called = qn_expr_empty(b);
     qn_status status = place != QN_CALLS_ONLY ? format_expr(b, format, &text, err) : QN_OK;
     if (status == QN_OK && place == QN_CALLS_EITHER) {
-        status = check_has_words(b, format, text, err);
+        status = check_has_words(format, err);
     }
     if (status == QN_USAGE && err->field[0] == '\0') {
         name_field(format->field, err);

@@ -89,6 +89,31 @@ def test_every_api_holds_its_answer_to_the_form(server, api, form):
         assert fits(text), (seed, text)
 
 
+TOOLS = {
+    "chat": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+    "responses": [{"type": "function", "name": "f", "parameters": SCHEMA}],
+    "messages": [{"name": "f", "input_schema": SCHEMA}],
+}
+
+
+def has_calls(api, answer):
+    if api == "chat":
+        return bool(answer["choices"][0]["message"].get("tool_calls"))
+    return any(part["type"] in ("tool_use", "function_call") for part in answer["content" if api == "messages" else "output"])
+
+
+@pytest.mark.parametrize("api", OF_CONVERSATIONS)
+@pytest.mark.parametrize("form", FORMS)
+def test_beside_tools_the_answer_has_the_form_or_calls(server, api, form):
+    fields, fits = FORMS[form]
+    path, body = APIS[api]({"temperature": 1, "seed": 3, "thinking_token_budget": 8, "tools": TOOLS[api], **fields})
+    response = server.post(path, body)
+    assert response.status == 200, response.body
+    answer = response.json()
+    if not has_calls(api, answer):
+        assert fits(thoughts_and_text(api, answer)[1]), answer
+
+
 STEERING = {
     "seed": {"seed": 11},
     "top_k": {"top_k": 2},

@@ -152,7 +152,17 @@ static void calls_stand_where_they_may(void **state)
     check_words(choice, QN_CALLS_ONLY, WORDS(CALL), WORDS("", "red"));
     check_words(text, QN_CALLS_EITHER, WORDS("", "some text", CALL, "some text" CALL, "\n" CALL),
                 WORDS(CALL "text", CALL CALL, "<tool_call>g</tool_call>", "text<tool_call>"));
-    check_words(choice, QN_CALLS_EITHER, WORDS("red", CALL), WORDS("", "red" CALL, CALL "red", "text" CALL));
+    static const form forms[] = {
+        {QN_FORMAT_CHOICE, "[\"red\"]", false},
+        {QN_FORMAT_JSON_SCHEMA, "{\"const\":\"red\"}", false},
+        {QN_FORMAT_REGEX, "\"r[e]d\"", false},
+        {QN_FORMAT_GBNF, "\"root ::= \\\"red\\\"\"", false},
+        {QN_FORMAT_LARK, "\"start: \\\"red\\\"\"", false},
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const char *red = forms[i].kind == QN_FORMAT_JSON_SCHEMA ? "\"red\"" : "red";
+        check_words(forms[i], QN_CALLS_EITHER, WORDS(red, CALL), WORDS("", "red" CALL, CALL "red", "text" CALL));
+    }
 }
 
 static void the_last_of_several_references_frees_it(void **state)
@@ -221,6 +231,7 @@ static void memory_runs_out(void **state)
     static const form forms[] = {
         {QN_FORMAT_JSON_SCHEMA, "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,\"x\"]}}}", true},
         {QN_FORMAT_CHOICE, "[\"red\",\"green\"]", false},
+        {QN_FORMAT_REGEX, "\"r[e]d\"", false},
         {QN_FORMAT_TEXT, NULL, false},
     };
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
