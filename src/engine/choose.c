@@ -48,9 +48,10 @@ static int32_t choose(const choosing *c, const qn_choice *choice, size_t worker)
     if (job->request.mask.fill != NULL) {
         uint64_t *allowed = b->allowed + worker * b->allowed_words;
         memset(allowed, 0, b->allowed_words * sizeof *allowed);
-        if (!job->request.mask.fill(job->request.mask.context, job->tokens + job->request.prompt_count, answered,
-                                    allowed)) {
-            return QN_MASK_FAILED;
+        qn_status status = job->request.mask.fill(job->request.mask.context, job->tokens + job->request.prompt_count,
+                                                  answered, allowed);
+        if (status != QN_OK) {
+            return status == QN_RESOURCE ? QN_MASK_NO_MEMORY : QN_MASK_FAILED;
         }
         rules.allowed = allowed;
     }

@@ -6,9 +6,10 @@
 
 /* In place of a token. */
 enum {
-    QN_NO_TOKEN = -1,   /* mask, bias and min_tokens leave none */
-    QN_NOT_FINITE = -2, /* a logit is not */
-    QN_MASK_FAILED = -3 /* the request's mask does not know what may come */
+    QN_NO_TOKEN = -1,      /* mask, bias and min_tokens leave none */
+    QN_NOT_FINITE = -2,    /* a logit is not */
+    QN_MASK_FAILED = -3,   /* the request's mask does not know what may come */
+    QN_MASK_NO_MEMORY = -4 /* nor does it for want of memory */
 };
 
 /* Samples each choice, from the request's seed and the row's position, into its `out`, with its logprobs and rank where

@@ -13,12 +13,13 @@ enum { QN_MAX_STOP_TOKENS = 64, QN_MAX_SPECULATIVE_TOKENS = QN_MAX_DRAFT_DEPTH }
 
 /* Which tokens may come next: grammars and the like. `fill` sets bit t % 64 of allowed[t / 64] for each token t that
  * may follow the answer's `count` tokens (drafts that are not verified yet among them) and is a pure function of them;
- * the words come zeroed. It is called on compute threads, for several positions of one request at once. False: it
- * failed, and the request fails. Where no token may follow, the answer ends as QN_FINISH_STOP with min_tokens that it
- * has not reached or ignore_eos, and fails otherwise. fill NULL: all may come. */
+ * the words come zeroed. It is called on compute threads, for several positions of one request at once. Where it fails
+ * the request fails: QN_RESOURCE for want of memory, QN_USAGE by what it asks for itself. Where no token may follow,
+ * the answer ends as QN_FINISH_STOP with min_tokens that it has not reached or ignore_eos, and fails otherwise. fill
+ * NULL: all may come. */
 typedef struct qn_token_mask {
     void *context;
-    bool (*fill)(void *context, const int32_t *answer, size_t count, uint64_t *allowed);
+    qn_status (*fill)(void *context, const int32_t *answer, size_t count, uint64_t *allowed);
 } qn_token_mask;
 
 /* One step of one request, for traces and tests. */

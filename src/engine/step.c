@@ -175,11 +175,15 @@ static void end_without_token(qn_part *part, int32_t why)
     } else if (why == QN_NO_TOKEN && (job->request.ignore_eos || qn_job_answered(job) < job->request.min_tokens)) {
         /* only the end is left, and no token that stands for it */
         end_part(part, QN_FINISH_STOP);
+    } else if (why == QN_MASK_NO_MEMORY) {
+        qn_fail(&err, QN_RESOURCE,
+                "answer: out of memory for what may follow at position %zu: send the request again later", job->length);
+        fail_part(part, &err);
     } else {
         /* the request's own doing: a client that took it for the server's would send it again */
         qn_fail(&err, QN_USAGE, "answer: %s at position %zu: %s",
                 why == QN_MASK_FAILED ? "what may follow is not known" : "no token may follow", job->length,
-                why == QN_MASK_FAILED ? "its grammar has too many readings, or memory is short: simplify it"
+                why == QN_MASK_FAILED ? "its grammar has too many readings at once: simplify it"
                                       : "the constraints leave none: loosen them");
         fail_part(part, &err);
     }

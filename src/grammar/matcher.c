@@ -104,3 +104,8 @@ bool qn_matcher_exhausted(const qn_matcher *m)
 {
     return m->exhausted;
 }
+
+bool qn_matcher_short_of_memory(const qn_matcher *m)
+{
+    return m->store.short_of_memory;
+}

@@ -71,7 +71,7 @@ bool qn_set_table_full(const qn_set_table *table)
 
 void qn_set_table_begin(qn_set_table *table)
 {
-    table->failed = table->exhausted = false;
+    table->failed = table->overworked = table->exhausted = false;
     table->work_end = table->store.work + QN_SET_TABLE_WORK;
 }
 
@@ -157,10 +157,16 @@ uint32_t qn_set_table_find(qn_set_table *table, qn_stack_set *set)
     return (uint32_t)table->set_count++;
 }
 
+static bool is_overworked(qn_set_table *table)
+{
+    table->overworked = table->overworked || table->store.work > table->work_end;
+    return table->overworked;
+}
+
 /* The set that a step made, or none when it was cut off. */
 static uint32_t take_made(qn_set_table *table, bool whole)
 {
-    if (table->store.short_of_memory || table->store.work > table->work_end)
+    if (table->store.short_of_memory || is_overworked(table))
         table->failed = true;
     if (table->store.exhausted)
         table->exhausted = true;
@@ -186,7 +192,7 @@ static bool take_byte(qn_set_table *table, const qn_set_entry *entry, uint8_t by
             table->taken.stacks[table->taken.count++] = (qn_stack){s->b, stack.frame};
     }
     table->store.work += entry->count;
-    table->failed = table->store.work > table->work_end;
+    table->failed = is_overworked(table);
     return !table->failed;
 }
 

@@ -52,7 +52,8 @@ typedef struct qn_set_table {
     size_t bytes;             /* of next, masks and tops */
     uint64_t work_end;        /* how far store.work may go */
     bool exhausted;           /* a set was cut off since this was last reset: it counts as empty */
-    bool failed;              /* no memory, or too much work */
+    bool failed;              /* no memory, or */
+    bool overworked;          /* too much work */
 } qn_set_table;
 
 bool qn_set_table_init(qn_set_table *table, const qn_grammar *grammar);

@@ -529,13 +529,12 @@ qn_status qn_mask_fill(qn_mask_cache *c, const qn_matcher *matcher, uint64_t *al
         qn_set_table_clear(&c->table);
     qn_set_table_begin(&c->table);
     fill(c, matcher, allowed);
-    bool failed = c->table.failed;
+    bool failed = c->table.failed, overworked = c->table.overworked;
     if (failed)
         qn_set_table_clear(&c->table);
     pthread_mutex_unlock(&c->lock);
-    if (failed)
-        return qn_fail(err, QN_RESOURCE,
-                       "token mask: out of memory, or the grammar is too ambiguous here to follow all "
-                       "its readings: make it simpler");
-    return QN_OK;
+    if (overworked)
+        return qn_fail(err, QN_USAGE,
+                       "token mask: the grammar is too ambiguous here to follow all its readings: make it simpler");
+    return failed ? qn_fail_memory(err, "token mask", c->words * sizeof *allowed) : QN_OK;
 }

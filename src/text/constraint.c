@@ -192,14 +192,23 @@ static void fill_thoughts(const qn_constraint *c, const int32_t *thoughts, size_
     }
 }
 
+static qn_status out_of_memory(qn_error *err)
+{
+    return qn_fail_memory(err, "grammar", sizeof(place));
+}
+
+static qn_status too_many_readings(qn_error *err)
+{
+    return qn_fail(err, QN_USAGE, "grammar: too many readings of the answer at once: make it simpler");
+}
+
 /* Behind one more token; without a matcher when no word goes on so. NULL when out of memory, or of a matcher's bounds.
  */
-static place *step_on(const qn_constraint *c, const place *from, int32_t token)
+static place *step_on(const qn_constraint *c, const place *from, int32_t token, qn_error *err)
 {
-    qn_error err;
     qn_matcher *matcher = NULL;
     if (from->matcher != NULL) {
-        if (qn_matcher_clone(from->matcher, &matcher, &err) != QN_OK) {
+        if (qn_matcher_clone(from->matcher, &matcher, err) != QN_OK) {
             return NULL;
         }
         size_t bytes = 0;
@@ -209,19 +218,24 @@ static place *step_on(const qn_constraint *c, const place *from, int32_t token)
                          ? qn_matcher_token(matcher, token)
                          : text != NULL && bytes > 0 && qn_matcher_bytes(matcher, text, bytes) == bytes;
         if (!taken) {
-            bool unknown = qn_matcher_exhausted(matcher);
+            bool unknown = qn_matcher_exhausted(matcher), no_memory = qn_matcher_short_of_memory(matcher);
             qn_matcher_free(matcher);
             matcher = NULL;
             if (unknown) {
+                (void)(no_memory ? out_of_memory(err) : too_many_readings(err));
                 return NULL;
             }
         }
     }
-    return new_place(matcher, from->length + 1);
+    place *next = new_place(matcher, from->length + 1);
+    if (next == NULL) {
+        (void)out_of_memory(err);
+    }
+    return next;
 }
 
 /* The place behind the word, to be released; NULL when it cannot be found. With the mutex held. */
-static place *find_place(qn_constraint *c, const int32_t *word, size_t length)
+static place *find_place(qn_constraint *c, const int32_t *word, size_t length, qn_error *err)
 {
     size_t same = 0;
     while (same < length && same < c->word.count && word[same] == c->word.ids[same]) {
@@ -238,11 +252,12 @@ static place *find_place(qn_constraint *c, const int32_t *word, size_t length)
         }
         c->word.count = c->places[from]->length;
         for (size_t at = c->word.count; at < length; at++) {
-            place *next = step_on(c, c->places[c->place_count - 1], word[at]);
+            place *next = step_on(c, c->places[c->place_count - 1], word[at], err);
             if (next == NULL) {
                 return NULL;
             }
             if (!qn_tokens_add(&c->word, word[at])) {
+                (void)out_of_memory(err);
                 release_place(next);
                 return NULL;
             }
@@ -264,37 +279,37 @@ static bool allows_any(const qn_constraint *c, const uint64_t *allowed)
     return false;
 }
 
-static bool fill_word(qn_constraint *c, const int32_t *word, size_t length, uint64_t *allowed)
+static qn_status fill_word(qn_constraint *c, const int32_t *word, size_t length, uint64_t *allowed)
 {
     pthread_mutex_lock(&c->mutex);
-    place *p = find_place(c, word, length);
+    qn_error err;
+    place *p = find_place(c, word, length, &err);
     pthread_mutex_unlock(&c->mutex);
     if (p == NULL) {
-        return false;
+        return err.status;
     }
-    qn_error err;
-    bool filled = p->matcher == NULL || qn_mask_fill(c->options.cache, p->matcher, allowed, &err) == QN_OK;
+    qn_status status = p->matcher == NULL ? QN_OK : qn_mask_fill(c->options.cache, p->matcher, allowed, &err);
     if (p->matcher == NULL || qn_matcher_can_end(p->matcher)) {
         allow_end(c, allowed);
-    } else {
-        filled = filled && allows_any(c, allowed);
+    } else if (status == QN_OK && !allows_any(c, allowed)) {
+        status = too_many_readings(&err);
     }
     pthread_mutex_lock(&c->mutex);
     release_place(p);
     pthread_mutex_unlock(&c->mutex);
-    return filled;
+    return status;
 }
 
-static bool fill_content(qn_constraint *c, const int32_t *word, size_t length, uint64_t *allowed)
+static qn_status fill_content(qn_constraint *c, const int32_t *word, size_t length, uint64_t *allowed)
 {
     if (c->options.grammar != NULL) {
         return fill_word(c, word, length, allowed);
     }
     allow_all(c, allowed);
-    return true;
+    return QN_OK;
 }
 
-bool qn_constraint_fill(void *constraint, const int32_t *answer, size_t count, uint64_t *allowed)
+qn_status qn_constraint_fill(void *constraint, const int32_t *answer, size_t count, uint64_t *allowed)
 {
     qn_constraint *c = constraint;
     size_t at = 0; /* where thoughts begin */
@@ -310,12 +325,12 @@ bool qn_constraint_fill(void *constraint, const int32_t *answer, size_t count, u
     }
     if (thinks && end == count) {
         fill_thoughts(c, answer + at, count - at, allowed);
-        return true;
+        return QN_OK;
     }
     end += thinks;
-    bool filled = fill_content(c, answer + end, count - end, allowed);
+    qn_status status = fill_content(c, answer + end, count - end, allowed);
     if (may_begin) {
         allow(allowed, c->think_begin);
     }
-    return filled;
+    return status;
 }

@@ -51,8 +51,8 @@ qn_status qn_constraint_new(const qn_constraint_options *options, qn_constraint 
 void qn_constraint_free(qn_constraint *constraint); /* NULL is fine */
 
 /* For qn_token_mask.fill, the constraint as its context. Behind a token that may not be there and behind the end of the
- * answer, only its end may come; nothing where `eos` names no token. False: out of memory, or the grammar has more
- * readings of the answer than a matcher follows, so that what may come is not known. */
-bool qn_constraint_fill(void *constraint, const int32_t *answer, size_t count, uint64_t *allowed);
+ * answer, only its end may come; nothing where `eos` names no token. QN_RESOURCE: out of memory. QN_USAGE: the grammar
+ * has more readings of the answer than a matcher follows, so that what may come is not known. */
+qn_status qn_constraint_fill(void *constraint, const int32_t *answer, size_t count, uint64_t *allowed);
 
 #endif

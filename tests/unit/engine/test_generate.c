@@ -334,7 +334,7 @@ static void lengths_are_kept(void **state)
 }
 
 /* All tokens may come, but none before the listener was asked as often as it will be. */
-static bool wait_for_idles(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+static qn_status wait_for_idles(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
 {
     const witness *w = context;
     (void)answer;
@@ -345,25 +345,34 @@ static bool wait_for_idles(void *context, const int32_t *answer, size_t count, u
     }
     pthread_mutex_unlock(&idle_mutex);
     memset(allowed, 0xff, TINY_VOCABULARY / 8);
-    return true;
+    return QN_OK;
 }
 
-static bool fail_to_tell(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+static qn_status fail_to_tell(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
 {
     (void)context;
     (void)answer;
     (void)count;
     (void)allowed;
-    return false;
+    return QN_USAGE;
 }
 
-static bool leave_nothing(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+static qn_status run_out_of_memory(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
 {
     (void)context;
     (void)answer;
     (void)count;
     (void)allowed;
-    return true;
+    return QN_RESOURCE;
+}
+
+static qn_status leave_nothing(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+{
+    (void)context;
+    (void)answer;
+    (void)count;
+    (void)allowed;
+    return QN_OK;
 }
 
 static void a_mask_that_lets_nothing_come_fails_its_request(void **state)
@@ -375,13 +384,16 @@ static void a_mask_that_lets_nothing_come_fails_its_request(void **state)
     const struct {
         qn_token_mask mask;
         const char *reason;
-    } cases[] = {{{.fill = leave_nothing}, "no token may follow"}, {{.fill = fail_to_tell}, "is not known"}};
+        qn_status status;
+    } cases[] = {{{.fill = leave_nothing}, "no token may follow", QN_USAGE},
+                 {{.fill = fail_to_tell}, "is not known", QN_USAGE},
+                 {{.fill = run_out_of_memory}, "out of memory", QN_RESOURCE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qn_request request = {
             .prompt_ids = q.ids, .prompt_count = q.count, .sampling = qn_sampling_greedy(), .mask = cases[i].mask};
         qn_result result;
         qn_error err;
-        assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), QN_USAGE);
+        assert_int_equal(qn_engine_generate(engine, &request, NULL, &result, &err), cases[i].status);
         assert_non_null(strstr(err.message, cases[i].reason));
     }
     qn_engine_close(engine);

@@ -219,7 +219,7 @@ typedef struct ending {
     size_t length;
 } ending;
 
-static bool leave_only_ends(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+static qn_status leave_only_ends(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
 {
     (void)answer;
     const ending *e = context;
@@ -229,7 +229,7 @@ static bool leave_only_ends(void *context, const int32_t *answer, size_t count, 
     for (size_t i = 0; i < end_count; i++) {
         allowed[ends[i] / 64] |= (uint64_t)1 << ends[i] % 64;
     }
-    return true;
+    return QN_OK;
 }
 
 /* An answer that ends though its last token is no end token keeps that one's text, also when its end is read with it.
@@ -263,10 +263,10 @@ static void an_end_without_a_token_costs_no_text(void **state)
     close_fixture(&f);
 }
 
-static bool leave_nothing(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
+static qn_status leave_nothing(void *context, const int32_t *answer, size_t count, uint64_t *allowed)
 {
     const ending *e = context;
-    return count >= e->length || leave_only_ends(context, answer, count, allowed);
+    return count >= e->length ? QN_OK : leave_only_ends(context, answer, count, allowed);
 }
 
 /* Nothing may follow: where end tokens count for nothing, that is the answer's end. */

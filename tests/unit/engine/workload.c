@@ -25,12 +25,12 @@ static uint32_t between(random_stream *r, uint32_t low, uint32_t high)
     return low + below(r, high - low + 1);
 }
 
-static bool fill_toy_mask(void *context, const int32_t *tokens, size_t count, uint64_t *allowed)
+static qn_status fill_toy_mask(void *context, const int32_t *tokens, size_t count, uint64_t *allowed)
 {
     const toy_mask *m = context;
     uint32_t state = 2166136261U;
     if (count >= m->fails_from) {
-        return false;
+        return QN_USAGE;
     }
     for (size_t i = 0; i < count; i++) {
         state = (state ^ (uint32_t)tokens[i]) * 16777619U;
@@ -42,7 +42,7 @@ static bool fill_toy_mask(void *context, const int32_t *tokens, size_t count, ui
     for (size_t i = 0; i < m->end_count; i++) {
         allowed[(size_t)m->ends[i] / 64] |= (uint64_t)1 << m->ends[i] % 64;
     }
-    return true;
+    return QN_OK;
 }
 
 static bool watch_step(void *context, const qn_step *step)

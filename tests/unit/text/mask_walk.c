@@ -55,7 +55,8 @@ void mask_fill(qn_constraint *constraint, const qn_tokens *answer, uint64_t mask
 {
     static const int32_t none[1];
     memset(mask, 0, MASK_WORDS * sizeof *mask);
-    assert_true(qn_constraint_fill(constraint, answer->count > 0 ? answer->ids : none, answer->count, mask));
+    assert_int_equal(qn_constraint_fill(constraint, answer->count > 0 ? answer->ids : none, answer->count, mask),
+                     QN_OK);
 }
 
 bool mask_walk(qn_constraint *constraint, const qn_constraint_options *options, size_t most, random_stream *random,
