@@ -56,14 +56,19 @@ static double us_since(uint64_t start_ns)
 
 qn_status qn_grammar_bench_new(const qn_grammar_speed_options *options, qn_grammar_bench **out, qn_error *err)
 {
+    size_t own = qn_tokenizer_size(options->tokenizer), vocab = options->vocab ? options->vocab : own;
+    if (vocab < own)
+        return qn_fail(err, QN_USAGE, "--vocab: %zu: the tokenizer has %zu tokens: give at least as many", vocab, own);
     qn_grammar_bench *b = qn_alloc_zero(1, sizeof *b);
     if (!b)
         return out_of_memory(err);
     b->options = *options;
-    b->words = qn_ceil_div(qn_tokenizer_size(options->tokenizer), 64);
+    b->options.vocab = vocab;
+    b->words = qn_ceil_div(vocab, 64);
     b->mask = qn_alloc(b->words, sizeof *b->mask);
     uint64_t start = qn_thread_ns();
-    qn_status status = b->mask ? qn_tokenizer_trie(options->tokenizer, &b->trie, err) : out_of_memory(err);
+    qn_status status = b->mask ? qn_tokenizer_padded_trie(options->tokenizer, vocab, &b->trie, err)
+                               : out_of_memory(err);
     b->trie_us = us_since(start);
     if (status)
         qn_grammar_bench_free(b);
@@ -293,7 +298,7 @@ qn_status qn_grammar_bench_line(qn_grammar_bench *b, const json_t *line, const c
 
 qn_grammar_speed qn_grammar_bench_speed(qn_grammar_bench *b)
 {
-    return (qn_grammar_speed){.tokens = qn_tokenizer_size(b->options.tokenizer),
+    return (qn_grammar_speed){.tokens = b->options.vocab,
                               .trie = b->trie_us,
                               .all = b->all,
                               .count = b->count,

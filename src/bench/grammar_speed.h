@@ -23,6 +23,7 @@ typedef struct qn_grammar_speed_options {
     const qn_tokenizer *tokenizer; /* must outlive the bench */
     size_t walks, walk_tokens;     /* texts made up for each grammar, and their tokens at most */
     uint32_t seed;
+    size_t vocab; /* tokens of a mask, as of a model whose embedding is padded; 0: the tokenizer's */
 } qn_grammar_speed_options;
 
 /* Times are in microseconds that the thread ran. */

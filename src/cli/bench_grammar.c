@@ -10,11 +10,11 @@
 #include "cli/json_result.h"
 #include "cli/options.h"
 
-enum { FILE_MAX_BYTES = 256 << 20, WHAT_BYTES = 300, MOST_WALKS = 1000, SLOWEST = 5 };
+enum { FILE_MAX_BYTES = 256 << 20, WHAT_BYTES = 300, MOST_WALKS = 1000, MOST_TOKENS = 1 << 24, SLOWEST = 5 };
 
 typedef struct arguments {
     qn_option_table table;
-    size_t walks, walk_tokens;
+    size_t walks, walk_tokens, vocab;
     int64_t seed;
     bool json;
 } arguments;
@@ -121,7 +121,7 @@ static qn_status run(const arguments *a, qn_error *err)
     qn_grammar_bench *bench = NULL;
     qn_status status = qn_tokenizer_open(a->table.argument[0], &tokenizer, err);
     if (status == QN_OK) {
-        const qn_grammar_speed_options options = {tokenizer, a->walks, a->walk_tokens, (uint32_t)a->seed};
+        const qn_grammar_speed_options options = {tokenizer, a->walks, a->walk_tokens, (uint32_t)a->seed, a->vocab};
         status = qn_grammar_bench_new(&options, &bench, err);
     }
     for (size_t i = 1; i < a->table.argument_count && status == QN_OK; i++) {
@@ -168,6 +168,14 @@ int qn_bench_grammar(int argc, char **argv)
          .help = "their tokens at most (default: 32)",
          .min = 1,
          .max = QN_GRAMMAR_MAX_WALK_TOKENS},
+        {.name = "vocab",
+         .kind = QN_OPTION_SIZE,
+         .value = &a.vocab,
+         .value_name = "N",
+         .help = "makes masks of N tokens, as for a model whose embedding has more rows than the tokenizer has tokens "
+                 "(default: the tokenizer's)",
+         .min = 1,
+         .max = MOST_TOKENS},
         {.name = "seed",
          .kind = QN_OPTION_INTEGER,
          .value = &a.seed,

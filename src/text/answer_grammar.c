@@ -20,12 +20,20 @@ struct qn_answer_grammar {
 static const char *text_of(void *context, int32_t token, size_t *length)
 {
     const qn_tokenizer *tokenizer = context;
+    if ((size_t)token >= qn_tokenizer_size(tokenizer)) {
+        return NULL;
+    }
     return qn_tokenizer_is_added(tokenizer, token) ? NULL : qn_tokenizer_token_bytes(tokenizer, token, length);
 }
 
 qn_status qn_tokenizer_trie(const qn_tokenizer *tokenizer, qn_vocabulary_trie **out, qn_error *err)
 {
-    return qn_vocabulary_trie_new(qn_tokenizer_size(tokenizer), text_of, (void *)tokenizer, out, err);
+    return qn_tokenizer_padded_trie(tokenizer, qn_tokenizer_size(tokenizer), out, err);
+}
+
+qn_status qn_tokenizer_padded_trie(const qn_tokenizer *tokenizer, size_t rows, qn_vocabulary_trie **out, qn_error *err)
+{
+    return qn_vocabulary_trie_new(rows, text_of, (void *)tokenizer, out, err);
 }
 
 static qn_status choices_expr(qn_grammar_builder *b, const json_t *choices, qn_expr *out, qn_error *err)

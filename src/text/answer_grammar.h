@@ -16,6 +16,8 @@
 
 /* The trie of a tokenizer's ordinary tokens. */
 qn_status qn_tokenizer_trie(const qn_tokenizer *tokenizer, qn_vocabulary_trie **out, qn_error *err);
+/* The same with masks of `rows` tokens, at least the tokenizer's: those behind its own are never allowed. */
+qn_status qn_tokenizer_padded_trie(const qn_tokenizer *tokenizer, size_t rows, qn_vocabulary_trie **out, qn_error *err);
 
 typedef enum qn_format_kind {
     QN_FORMAT_TEXT, /* anything */

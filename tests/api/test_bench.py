@@ -118,6 +118,15 @@ def test_grammar_table(run_quern, tmp_path, tiny):
         assert words in table
 
 
+def test_grammar_of_a_padded_vocabulary(run_quern, tmp_path, tiny):
+    (tmp_path / "g.jsonl").write_text(json.dumps(GRAMMARS[0]) + "\n")
+    done = run_quern("bench", "grammar", tiny, tmp_path / "g.jsonl", "--vocab", "154880", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["tokens"] == 154880
+    done = run_quern("bench", "grammar", tiny, tmp_path / "g.jsonl", "--vocab", "3")
+    assert done.returncode == 2 and b"give at least as many" in done.stderr
+
+
 def test_grammar_line_that_is_none(run_quern, tmp_path, tiny):
     (tmp_path / "g.jsonl").write_text('{"schema": {}}\n\n{"kind": "regex"}\n')
     done = run_quern("bench", "grammar", tiny, tmp_path / "g.jsonl")

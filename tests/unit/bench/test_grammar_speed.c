@@ -18,7 +18,7 @@ static qn_error err;
 static qn_grammar_bench *new_bench(size_t walks)
 {
     qn_grammar_bench *bench;
-    const qn_grammar_speed_options options = {tokenizer, walks, 8, 1};
+    const qn_grammar_speed_options options = {tokenizer, walks, 8, 1, 0};
     assert_int_equal(qn_grammar_bench_new(&options, &bench, &err), QN_OK);
     return bench;
 }
@@ -120,7 +120,7 @@ static void memory_runs_out(void **state)
     assert_int_equal(qn_json_parse(text, strlen(text), "line", &line, &err), QN_OK);
     bool failed = true;
     for (long n = 1; failed; n++) {
-        const qn_grammar_speed_options options = {tokenizer, 1, 4, 1};
+        const qn_grammar_speed_options options = {tokenizer, 1, 4, 1, 0};
         qn_grammar_bench *bench = NULL;
         qn_fault_arm(QN_FAULT_ALLOC, n);
         qn_status status = qn_grammar_bench_new(&options, &bench, &err);
