@@ -292,6 +292,22 @@ static qn_status check_scales(const qn_checkpoint *checkpoint, qn_error *err)
     return status;
 }
 
+/* `hf download` makes such a folder in its cache: the model lies in one of its snapshots. */
+static qn_status refuse_cached_repository(const char *dir, qn_error *err)
+{
+    struct stat info;
+    char *config = join_or_fail(dir, "config.json", err);
+    char *snapshots = config ? join_or_fail(dir, "snapshots", err) : NULL;
+    qn_status status = snapshots ? QN_OK : err->status;
+    if (status == QN_OK && !exists(config) && stat(snapshots, &info) == 0 && S_ISDIR(info.st_mode))
+        status = qn_fail(err, QN_BAD_INPUT,
+                         "%s: is a repository of the Hugging Face cache: name one of the folders in its snapshots",
+                         dir);
+    qn_free(config);
+    qn_free(snapshots);
+    return status;
+}
+
 qn_status qn_checkpoint_check_folder(const char *dir, qn_error *err)
 {
     struct stat info;
@@ -303,7 +319,8 @@ qn_status qn_checkpoint_check_folder(const char *dir, qn_error *err)
                        dir);
     if (rc == 0 && !S_ISDIR(info.st_mode))
         return qn_fail(err, QN_BAD_INPUT, "%s: is not a folder: name the folder with config.json and the weights", dir);
-    return QN_OK; /* what else is wrong shows when config.json is opened */
+    /* what else is wrong shows when config.json is opened */
+    return rc == 0 ? refuse_cached_repository(dir, err) : QN_OK;
 }
 
 qn_status qn_checkpoint_open(const char *dir, qn_checkpoint **out, qn_error *err)

@@ -17,7 +17,8 @@
 
 typedef struct qn_checkpoint qn_checkpoint;
 
-/* Is `dir` a folder? QN_BAD_INPUT when there is none, with a word on where models come from, or when it is a file. */
+/* Is `dir` a folder for a checkpoint? QN_BAD_INPUT when there is none, with a word on where models come from, when it
+ * is a file, or a folder of the Hugging Face cache above its snapshots. */
 qn_status qn_checkpoint_check_folder(const char *dir, qn_error *err);
 
 /* Checks config, headers, index and every MXFP4 scale byte (253..255, and a tensor whose scales are all zero, are
