@@ -149,12 +149,9 @@ static qn_status read_thinking(qn_anthropic_request *r, bool counting, qn_error 
     return status;
 }
 
-/* GLM-5's templates know low, high and max. */
 static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
 {
     static const qn_field config_fields[] = {{.name = "effort"}, {.name = "format"}};
-    static const char *const efforts[][2] = {
-        {"low", "low"}, {"medium", "high"}, {"high", "high"}, {"xhigh", "max"}, {"max", "max"}};
     const json_t *config = qn_field_get(r->document, "output_config");
     if (config == NULL) {
         return QN_OK;
@@ -169,15 +166,9 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
         return status;
     }
     const json_t *effort = qn_field_get(config, "effort");
-    for (size_t i = 0; json_is_string(effort) && i < sizeof efforts / sizeof efforts[0]; i++) {
-        if (strcmp(json_string_value(effort), efforts[i][0]) == 0) {
-            return qn_template_kwargs_set(r->kwargs, r->document, "output_config", "reasoning_effort",
-                                          json_string(efforts[i][1]), err);
-        }
-    }
-    return effort == NULL ? QN_OK
-                          : qn_fail_field(err, QN_USAGE, "output_config",
-                                          "output_config.effort: send low, medium, high, xhigh or max");
+    return effort == NULL
+               ? QN_OK
+               : qn_template_effort_set(r->kwargs, r->document, "output_config", "output_config.effort", effort, err);
 }
 
 /* By its older name, and by those of other servers. */

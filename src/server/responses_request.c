@@ -157,25 +157,6 @@ static qn_status read_kwargs(qn_responses_request *r, const qn_chat_defaults *de
     return qn_template_kwargs_read(r->document, defaults->kwargs, &r->kwargs, err);
 }
 
-/* GLM-5's templates know low, high and max; no effort at all is a template's that can do without thoughts. */
-static qn_status read_effort(qn_responses_request *r, const char *effort, qn_error *err)
-{
-    static const char *const known[][2] = {{"minimal", "low"}, {"low", "low"},   {"medium", "high"},
-                                           {"high", "high"},   {"xhigh", "max"}, {"max", "max"}};
-    static const char field[] = "reasoning";
-    if (strcmp(effort, "none") == 0) {
-        return qn_template_kwargs_set(r->kwargs, r->document, field, "enable_thinking", json_false(), err);
-    }
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strcmp(known[i][0], effort) == 0) {
-            return qn_template_kwargs_set(r->kwargs, r->document, field, "reasoning_effort", json_string(known[i][1]),
-                                          err);
-        }
-    }
-    return qn_fail_field(err, QN_USAGE, field,
-                         "reasoning.effort: %.40s: send none, minimal, low, medium, high, xhigh or max", effort);
-}
-
 /* Thoughts are shown as they are, so that no summary of them is ever missed. */
 static qn_status read_reasoning(qn_responses_request *r, const qn_chat_defaults *defaults, qn_error *err)
 {
@@ -187,13 +168,14 @@ static qn_status read_reasoning(qn_responses_request *r, const qn_chat_defaults 
     if (want_object(reasoning, "reasoning", err) != QN_OK) {
         return err->status;
     }
-    const char *effort = NULL;
     qn_error inner;
-    if (qn_fields_check(reasoning, reasoning_fields, 3, &r->unknown, &inner) != QN_OK ||
-        qn_field_string(reasoning, "effort", &effort, &inner) != QN_OK) {
+    if (qn_fields_check(reasoning, reasoning_fields, 3, &r->unknown, &inner) != QN_OK) {
         return qn_fail_field(err, QN_USAGE, "reasoning", "reasoning.%s", inner.message);
     }
-    return effort != NULL ? read_effort(r, effort, err) : QN_OK;
+    const json_t *effort = qn_field_get(reasoning, "effort");
+    return effort == NULL
+               ? QN_OK
+               : qn_template_effort_set(r->kwargs, r->document, "reasoning", "reasoning.effort", effort, err);
 }
 
 /* ---- tools ---- */

@@ -32,10 +32,10 @@ static bool known_effort(const json_t *value)
     return false;
 }
 
-static qn_status bad_effort(const char *field, const json_t *value, qn_error *err)
+static qn_status bad_effort(const char *field, const char *name, const json_t *value, const char *known, qn_error *err)
 {
     const char *shown = json_is_string(value) ? json_string_value(value) : qn_json_type_name(value);
-    return qn_fail_field(err, QN_USAGE, field, "%s: unknown effort %.40s: send low, high or max", field, shown);
+    return qn_fail_field(err, QN_USAGE, field, "%s: unknown effort %.40s: send %s", name, shown, known);
 }
 
 qn_status qn_template_kwargs_check(const json_t *kwargs, const char *field, qn_error *err)
@@ -49,7 +49,7 @@ qn_status qn_template_kwargs_check(const json_t *kwargs, const char *field, qn_e
         }
     }
     const json_t *effort = qn_field_get(kwargs, "reasoning_effort");
-    return effort == NULL || known_effort(effort) ? QN_OK : bad_effort(field, effort, err);
+    return effort == NULL || known_effort(effort) ? QN_OK : bad_effort(field, field, effort, "low, high or max", err);
 }
 
 static qn_status no_memory(qn_error *err)
@@ -57,33 +57,52 @@ static qn_status no_memory(qn_error *err)
     return qn_fail_memory(err, "template variables", sizeof(json_t));
 }
 
+static qn_status contradicted(const char *field, const char *prefix, const char *name, qn_error *err)
+{
+    return qn_fail_field(err, QN_USAGE, field, "%s: %s%s says otherwise: send one of them", field, prefix, name);
+}
+
 qn_status qn_template_kwargs_set(json_t *kwargs, const json_t *document, const char *field, const char *name,
                                  json_t *value, qn_error *err)
 {
     const json_t *own = qn_field_get(qn_field_get(document, "chat_template_kwargs"), name);
-    const json_t *beside = strcmp(name, "reasoning_effort") == 0 ? qn_field_get(document, name) : NULL;
     if (value == NULL) {
         return no_memory(err);
     }
-    bool differs = own != NULL && !json_equal(own, value);
-    if (differs || (beside != NULL && !json_equal(beside, value))) {
+    if (own != NULL && !json_equal(own, value)) {
         json_decref(value);
-        return qn_fail_field(err, QN_USAGE, field, "%s: %s%s says otherwise: send one of them", field,
-                             differs ? "chat_template_kwargs." : "", name);
+        return contradicted(field, "chat_template_kwargs.", name, err);
     }
     return json_object_set_new(kwargs, name, value) == 0 ? QN_OK : no_memory(err);
 }
 
-static qn_status add_effort(const json_t *document, json_t *kwargs, qn_error *err)
+/* What a word of the APIs is to the template: "" for none; NULL: no such word. */
+static const char *template_effort(const json_t *word)
 {
-    static const char name[] = "reasoning_effort";
-    const json_t *effort = qn_field_get(document, name);
-    if (effort == NULL) {
-        return QN_OK;
+    static const char *const words[][2] = {{"none", ""},     {"minimal", "low"}, {"low", "low"}, {"medium", "high"},
+                                           {"high", "high"}, {"xhigh", "max"},   {"max", "max"}};
+    for (size_t i = 0; json_is_string(word) && i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(json_string_value(word), words[i][0]) == 0) {
+            return words[i][1];
+        }
     }
-    return known_effort(effort)
-               ? qn_template_kwargs_set(kwargs, document, name, name, json_incref((json_t *)(uintptr_t)effort), err)
-               : bad_effort(name, effort, err);
+    return NULL;
+}
+
+qn_status qn_template_effort_set(json_t *kwargs, const json_t *document, const char *field, const char *name,
+                                 const json_t *word, qn_error *err)
+{
+    const char *effort = template_effort(word);
+    if (effort == NULL) {
+        return bad_effort(field, name, word, "none, minimal, low, medium, high, xhigh or max", err);
+    }
+    const char *beside = template_effort(qn_field_get(document, "reasoning_effort"));
+    if (beside != NULL && strcmp(beside, effort) != 0) {
+        return contradicted(field, "", "reasoning_effort", err);
+    }
+    return effort[0] == '\0'
+               ? qn_template_kwargs_set(kwargs, document, field, "enable_thinking", json_false(), err)
+               : qn_template_kwargs_set(kwargs, document, field, "reasoning_effort", json_string(effort), err);
 }
 
 qn_status qn_template_kwargs_read(const json_t *document, const json_t *defaults, json_t **out, qn_error *err)
@@ -103,7 +122,9 @@ qn_status qn_template_kwargs_read(const json_t *document, const json_t *defaults
         json_decref(kwargs);
         return no_memory(err);
     }
-    status = add_effort(document, kwargs, err);
+    static const char name[] = "reasoning_effort";
+    const json_t *word = qn_field_get(document, name);
+    status = word != NULL ? qn_template_effort_set(kwargs, document, name, name, word, err) : QN_OK;
     if (status != QN_OK) {
         json_decref(kwargs);
         return status;

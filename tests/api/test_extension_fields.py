@@ -174,6 +174,15 @@ def test_two_efforts_are_refused_naming_both(server, api, beside):
     assert "says otherwise" in message and next(iter(own)) in message and next(iter(beside)) in message, message
 
 
+@pytest.mark.parametrize("api", OF_CONVERSATIONS)
+def test_words_for_efforts_mean_the_same_in_every_api(server, api):
+    for word, known in (("minimal", "low"), ("medium", "high"), ("xhigh", "max"), ("none", None)):
+        own = {"chat": {"reasoning_effort": word}, "responses": {"reasoning": {"effort": word}},
+               "messages": {"output_config": {"effort": word}}}[api]
+        kwargs = {"reasoning_effort": known} if known else {"enable_thinking": False}
+        assert ask(server, api, own) == ask(server, api, {"chat_template_kwargs": kwargs}), word
+
+
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("fields", [
     {"top_k": -2}, {"min_p": 2}, {"repetition_penalty": 0}, {"seed": "x"}, {"stop_token_ids": [-1]},
