@@ -43,7 +43,7 @@ _Static_assert(HEADS *KEY_WIDTH <= X_VALUES, "queries are taken from the activat
 /* A worker's own. */
 typedef struct kernel_worker {
     float *out;    /* [MOST_TRANSPOSED, LATENT], [HEAD_GROUP, LATENT], [INDEX_CALL] */
-    void *scratch; /* of attend */
+    void *scratch; /* of attend and index_scores */
 } kernel_worker;
 
 struct qn_kernel_rig {
@@ -131,7 +131,7 @@ static qn_dtype dtype_of(qn_kernel_kind kind)
     return kind == QN_KERNEL_MATMUL_MXFP4 ? QN_DTYPE_MXFP4 : QN_DTYPE_BF16;
 }
 
-/* What the tables want at most: packed rows, their pointers, attend's scratch. */
+/* What the tables want at most: packed rows, their pointers, scratch memory. */
 typedef struct table_needs {
     size_t packed, pointers, scratch;
 } table_needs;
@@ -148,7 +148,9 @@ static table_needs needs_of_tables(void)
             needs.pointers = qn_max_size(needs.pointers, pointers);
         }
         size_t scratch = all[t]->attend_scratch_bytes(HEAD_GROUP, LATENT, ROPE);
+        scratch = qn_max_size(scratch, all[t]->index_scratch_bytes(INDEX_DIM));
         needs.scratch = qn_max_size(needs.scratch, aligned_size(scratch));
+        needs.packed = qn_max_size(needs.packed, all[t]->index_packed_bytes(INDEX_HEADS, INDEX_DIM));
     }
     return needs;
 }
@@ -277,8 +279,11 @@ static void index_item(void *context, size_t item, size_t worker)
     qn_kernel_rig *r = context;
     size_t key_bytes = INDEX_DIM * (qn_dtype_bits(r->kernels->kv_dtype) / 8);
     size_t at = item % (r->which.keys / INDEX_CALL) * INDEX_CALL * key_bytes;
-    r->kernels->index_scores(r->worker[worker].out, r->x, r->x_rows[1], INDEX_HEADS, INDEX_DIM, r->keys + at,
-                             INDEX_CALL);
+    kernel_worker *mine = &r->worker[worker];
+    const void *q = r->packed_bytes;
+    const float *weights = r->x_rows[1];
+    r->kernels->index_scores(&mine->out, &q, &weights, 1, INDEX_HEADS, INDEX_DIM, r->keys + at, INDEX_CALL,
+                             mine->scratch);
 }
 
 static void run_units(qn_kernel_rig *r, size_t units)
@@ -362,6 +367,7 @@ static void prepare_attend(qn_kernel_rig *r)
 
 static void prepare_index(qn_kernel_rig *r)
 {
+    r->kernels->index_pack(r->packed_bytes, r->x, INDEX_HEADS, INDEX_DIM);
     size_t bytes = INDEX_DIM * (qn_dtype_bits(r->kernels->kv_dtype) / 8);
     for (size_t i = 0; i < r->which.keys; i++)
         r->kernels->store_row(r->keys + i * bytes, r->x + i % (X_VALUES - INDEX_DIM), INDEX_DIM);

@@ -79,10 +79,16 @@ typedef struct qn_kernels {
     void (*attend)(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
                    const void *const *keys, size_t key_count, void *scratch);
 
-    /* DSA indexer: scores[i] = sum_h weights[h] * relu(dim^-1/2 * q[h] . keys[i]), heads ascending; keys: key_count
-     * contiguous rows [dim] of kv_dtype, q [heads, dim] and weights [heads] float32 (q rounded as matmul's). */
-    void (*index_scores)(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
-                         const void *keys, size_t key_count);
+    /* DSA indexer: the scores of any number of queries over the same keys, each of which is read once for all:
+     *     scores[t][i] = sum_h weights[t][h] * relu(dim^-1/2 * q[t][h] . keys[i]), heads ascending
+     * keys: key_count contiguous rows [dim] of kv_dtype; weights[t] [heads] float32; q[t]: [heads, dim] float32 as
+     * index_pack made it (rounded as matmul's), index_packed_bytes(heads, dim) long. Packed queries and `scratch`,
+     * index_scratch_bytes(dim) long (0 in the reference), are 64-byte aligned. */
+    size_t (*index_packed_bytes)(size_t heads, size_t dim);
+    size_t (*index_scratch_bytes)(size_t dim);
+    void (*index_pack)(void *packed, const float *q, size_t heads, size_t dim);
+    void (*index_scores)(float *const *scores, const void *const *q, const float *const *weights, size_t queries,
+                         size_t heads, size_t dim, const void *keys, size_t key_count, void *scratch);
 
     /* out[i] = x[i] * rsqrt(mean(x^2) + eps) * weight[i]; out may be x. */
     void (*rms_norm)(float *out, const float *x, const float *weight, size_t count, float eps);

@@ -1,16 +1,18 @@
-/* Prompts have many queries: each is one item of work, scores and choice in one go. A decode step has fewer queries
- * than threads and may have 100,000 keys for each: there the keys are cut into pieces, and the choices follow in a
- * second loop. A score is its key's alone, so the cut changes nothing. */
+/* Prompts have many queries: a few neighbours in one sequence are one item of work, which reads their keys once, scores
+ * and choices in one go. A decode step has fewer queries than threads and may have 100,000 keys for each: there the
+ * keys are cut into pieces, and the choices follow in a second loop. A score is its query's and its key's alone, so
+ * neither changes anything. */
 #include "model/indexer.h"
 
 #include <math.h>
 
+#include "base/size.h"
 #include "kernels/topk.h"
 #include "model/parallel.h"
 
 static const float K_NORM_EPS = 1e-6f;
 
-enum { PIECES_PER_THREAD = 4 };
+enum { PIECES_PER_THREAD = 4, ITEMS_PER_THREAD = 4 };
 
 static void layer_norm(float *x, const float *weight, const float *bias, size_t count, float eps)
 {
@@ -52,8 +54,9 @@ void qn_indexer_store_key(const qn_step *step, const qn_indexer_weights *w, size
 typedef struct choice {
     const qn_step *step;
     size_t layer;
-    size_t queries; /* ws->choosing[0 .. queries) */
-    size_t pieces;  /* per query */
+    size_t queries;  /* ws->choosing[0 .. queries) */
+    size_t together; /* queries of an item, or */
+    size_t pieces;   /* items of a query */
 } choice;
 
 static void prepare_query(void *context, size_t query, size_t worker)
@@ -68,21 +71,33 @@ static void prepare_query(void *context, size_t query, size_t worker)
     qn_step_check(c->step, row, QN_NONFINITE_INDEX_QUERY, q, config->index_n_heads * dim);
 }
 
-/* scores[s] for s in [first, last). */
-static void score_keys(const choice *c, size_t row, size_t first, size_t last, float *scores)
+/* scores[i][s] for s in [first, last) of the queries ws->choosing[query + i], i < count: rows of one sequence. */
+static void score_keys(const choice *c, size_t query, size_t count, size_t first, size_t last, qn_worker *worker,
+                       float *const *scores)
 {
     const qn_step *step = c->step;
-    const qn_config *config = step->config;
-    const qn_kv_sequence *sequence = step->ws->row[row].sequence;
-    size_t block_tokens = qn_kv_pool_layout(sequence->pool)->block_tokens;
+    const qn_workspace *ws = step->ws;
+    const size_t heads = step->config->index_n_heads, dim = step->config->index_head_dim;
+    const qn_kv_sequence *sequence = ws->row[ws->choosing[query]].sequence;
+    const size_t block_tokens = qn_kv_pool_layout(sequence->pool)->block_tokens;
+    const void *packed[QN_INDEX_QUERIES];
+    const float *weights[QN_INDEX_QUERIES];
+    for (size_t i = 0; i < count; i++) {
+        size_t row = (size_t)ws->choosing[query + i];
+        uint8_t *q = worker->index_q + i * ws->index_q_bytes;
+        step->kernels->index_pack(q, ws->index_q.rows[row], heads, dim);
+        packed[i] = q;
+        weights[i] = ws->index_weights.rows[row];
+    }
     while (first < last) {
-        size_t slot = first + step->first_slot, count = block_tokens - slot % block_tokens;
-        if (count > last - first)
-            count = last - first;
-        step->kernels->index_scores(scores + first, step->ws->index_q.rows[row], step->ws->index_weights.rows[row],
-                                    config->index_n_heads, config->index_head_dim,
-                                    qn_kv_index_row(sequence, c->layer, slot), count);
-        first += count;
+        size_t slot = first + step->first_slot, keys = block_tokens - slot % block_tokens;
+        keys = qn_min_size(keys, last - first);
+        float *at[QN_INDEX_QUERIES];
+        for (size_t i = 0; i < count; i++)
+            at[i] = scores[i] + first;
+        step->kernels->index_scores(at, packed, weights, count, heads, dim, qn_kv_index_row(sequence, c->layer, slot),
+                                    keys, worker->index_scratch);
+        first += keys;
     }
 }
 
@@ -95,26 +110,48 @@ static void choose(const choice *c, size_t row, const float *scores, uint32_t *o
     ws->selection[row] = (qn_selection){.count = count, .positions = positions};
 }
 
-static void score_and_choose(void *context, size_t query, size_t worker)
+/* Rows of one sequence among the queries from `query` on, before `end`. */
+static size_t neighbours(const qn_workspace *ws, size_t query, size_t end)
+{
+    size_t count = 1;
+    while (query + count < end &&
+           ws->row[ws->choosing[query + count]].sequence == ws->row[ws->choosing[query]].sequence)
+        count++;
+    return count;
+}
+
+/* All get scores of as many keys as the last of them has; what is beyond its own keys a query does not look at. */
+static void score_and_choose(void *context, size_t item, size_t worker)
 {
     const choice *c = context;
+    const qn_workspace *ws = c->step->ws;
     qn_worker *mine = &c->step->ws->worker[worker];
-    size_t row = (size_t)c->step->ws->choosing[query];
-    qn_part_enter(c->step->clock, worker, QN_PART_INDEX_SCORES);
-    score_keys(c, row, 0, c->step->ws->row[row].position + 1, mine->scores);
-    qn_part_enter(c->step->clock, worker, QN_PART_INDEX_CHOICE);
-    choose(c, row, mine->scores, mine->order);
+    size_t query = item * c->together, end = qn_min_size(query + c->together, c->queries);
+    while (query < end) {
+        size_t count = neighbours(ws, query, end), keys = 0;
+        float *scores[QN_INDEX_QUERIES];
+        for (size_t i = 0; i < count; i++) {
+            scores[i] = mine->scores + i * ws->max_context_tokens;
+            keys = qn_max_size(keys, ws->row[ws->choosing[query + i]].position + 1);
+        }
+        qn_part_enter(c->step->clock, worker, QN_PART_INDEX_SCORES);
+        score_keys(c, query, count, 0, keys, mine, scores);
+        qn_part_enter(c->step->clock, worker, QN_PART_INDEX_CHOICE);
+        for (size_t i = 0; i < count; i++)
+            choose(c, (size_t)ws->choosing[query + i], scores[i], mine->order);
+        query += count;
+    }
     qn_part_leave(c->step->clock, worker);
 }
 
 /* Of the i-th query, the scores are in the i-th worker's buffer. */
 static void score_piece(void *context, size_t item, size_t worker)
 {
-    (void)worker;
     const choice *c = context;
-    size_t query = item / c->pieces, piece = item % c->pieces;
-    size_t row = (size_t)c->step->ws->choosing[query], keys = c->step->ws->row[row].position + 1;
-    score_keys(c, row, keys * piece / c->pieces, keys * (piece + 1) / c->pieces, c->step->ws->worker[query].scores);
+    qn_workspace *ws = c->step->ws;
+    size_t query = item / c->pieces, piece = item % c->pieces, keys = ws->row[ws->choosing[query]].position + 1;
+    score_keys(c, query, 1, keys * piece / c->pieces, keys * (piece + 1) / c->pieces, &ws->worker[worker],
+               &ws->worker[query].scores);
 }
 
 static void choose_only(void *context, size_t query, size_t worker)
@@ -169,7 +206,9 @@ void qn_indexer_select(const qn_step *step, size_t layer)
     if (c.queries > 0)
         qn_for_rows(step->pool, c.queries, prepare_query, &c);
     if (c.queries >= threads) {
-        qn_pool_run(step->pool, c.queries, score_and_choose, &c);
+        c.together = c.queries / (threads * ITEMS_PER_THREAD);
+        c.together = qn_min_size(qn_max_size(c.together, 1), QN_INDEX_QUERIES);
+        qn_pool_run(step->pool, qn_ceil_div(c.queries, c.together), score_and_choose, &c);
     } else if (c.queries > 0) {
         c.pieces = threads * PIECES_PER_THREAD / c.queries;
         qn_pool_run(step->pool, c.queries * c.pieces, score_piece, &c);

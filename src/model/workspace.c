@@ -138,6 +138,11 @@ static void take_row_buffers(builder *b)
         take_rows(b, &ws->mtp_input, 2 * hidden);
 }
 
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 /* `count` elements for each worker, at a distance that keeps two workers off one cache line. */
 typedef struct worker_buffer {
     uint8_t *data;
@@ -146,7 +151,7 @@ typedef struct worker_buffer {
 
 static worker_buffer take_for_workers(builder *b, size_t threads, size_t count, size_t size)
 {
-    size_t stride = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t stride = aligned(count * size);
     return (worker_buffer){take(b, threads, stride), stride};
 }
 
@@ -188,12 +193,15 @@ static void take_workers(builder *b, size_t threads)
     size_t heads = qn_min_size(QN_ATTENTION_HEADS, c->num_attention_heads);
     bool may_choose = ws->max_context_tokens > ws->dense_keys;
     size_t scores = may_choose ? ws->max_context_tokens : 0;
+    ws->index_q_bytes = aligned(b->kernels->index_packed_bytes(c->index_n_heads, c->index_head_dim));
     worker_buffer tile = take_for_workers(b, threads, (size_t)QN_MATMUL_MAX_ROWS * QN_TILE_OUTPUTS, sizeof(float));
     worker_buffer packed = take_for_workers(b, threads, packed_values_bytes(b), 1);
     worker_buffer attend = take_for_workers(b, threads, b->kernels->attend_scratch_bytes(heads, latent, rope), 1);
     worker_buffer keys = take_for_workers(b, threads, ws->max_keys, sizeof(void *));
-    worker_buffer all_scores = take_for_workers(b, threads, scores, sizeof(float));
+    worker_buffer all_scores = take_for_workers(b, threads, QN_INDEX_QUERIES * scores, sizeof(float));
     worker_buffer order = take_for_workers(b, threads, scores, sizeof(uint32_t));
+    worker_buffer index_q = take_for_workers(b, threads, may_choose ? QN_INDEX_QUERIES * ws->index_q_bytes : 0, 1);
+    worker_buffer index_scratch = take_for_workers(b, threads, b->kernels->index_scratch_bytes(c->index_head_dim), 1);
     worker_buffer choice = take_for_workers(b, threads, experts, sizeof(float));
     worker_buffer group_score = take_for_workers(b, threads, experts, sizeof(float));
     worker_buffer groups = take_for_workers(b, threads, experts, sizeof(int32_t));
@@ -208,6 +216,8 @@ static void take_workers(builder *b, size_t threads)
                                     .keys = of_worker(keys, i),
                                     .scores = of_worker(all_scores, i),
                                     .order = of_worker(order, i),
+                                    .index_q = of_worker(index_q, i),
+                                    .index_scratch = of_worker(index_scratch, i),
                                     .router = {.choice = of_worker(choice, i),
                                                .group_score = of_worker(group_score, i),
                                                .groups = of_worker(groups, i),

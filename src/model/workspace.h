@@ -17,7 +17,8 @@
 enum {
     QN_MAX_STEP_ROWS = 1 << 16,
     QN_ATTENTION_ROWS = QN_MATMUL_MAX_ROWS, /* rows that go through attention's loops together */
-    QN_ATTENTION_HEADS = 64                 /* heads of one row that an item works on */
+    QN_ATTENTION_HEADS = 64,                /* heads of one row that an item works on */
+    QN_INDEX_QUERIES = 4                    /* rows of a sequence that an item of the indexer scores together */
 };
 
 /* [max_rows, width] float32 and a pointer to each row. */
@@ -44,8 +45,10 @@ typedef struct qn_worker {
     uint8_t *packed_values; /* latent_values of a head, for kv_b_proj */
     void *attend;           /* the kernel's scratch */
     const void **keys;      /* [max_keys] */
-    float *scores;          /* [max_context_tokens], when queries may have to choose */
-    uint32_t *order;        /* the same */
+    float *scores;          /* [QN_INDEX_QUERIES, max_context_tokens], when queries may have to choose */
+    uint32_t *order;        /* [max_context_tokens], the same */
+    uint8_t *index_q;       /* [QN_INDEX_QUERIES] packed queries, index_q_bytes apart */
+    void *index_scratch;    /* the kernel's */
     qn_router_scratch router;
 } qn_worker;
 
@@ -56,7 +59,8 @@ typedef struct qn_workspace {
     size_t max_rows, max_context_tokens;
     size_t max_keys;       /* of one query */
     size_t selected_width; /* min(index_topk, max_context_tokens) */
-    size_t dense_keys;     /* a query with at most so many keys attends to all of them */
+    size_t index_q_bytes;
+    size_t dense_keys; /* a query with at most so many keys attends to all of them */
 
     qn_row *row;
     qn_selection *selection;

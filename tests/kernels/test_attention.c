@@ -15,7 +15,7 @@
 #include "tables.h"
 #include "unit/kernels/support.h"
 
-enum { MAX_KEYS = 400, MAX_HEADS = 64, MAX_DIM = 640 };
+enum { MAX_KEYS = 400, MAX_HEADS = 64, MAX_DIM = 640, MAX_QUERIES = 9 };
 
 /* One problem; keys and queries hold BF16 values, so that a table that rounds them computes the same. */
 typedef struct problem {
@@ -171,6 +171,23 @@ static void test_attend_with_extreme_scores(void **state)
         }
 }
 
+/* Scores of queries q [queries, heads, dim] with weights [queries, heads], all buffers guarded. */
+static void index_scores(const qn_kernels *kernels, float *const *scores, const float *q, const float *weights,
+                         size_t queries, size_t heads, size_t dim, const void *keys, size_t key_count)
+{
+    const void *packed[MAX_QUERIES];
+    const float *weight_rows[MAX_QUERIES];
+    const size_t bytes = (kernels->index_packed_bytes(heads, dim) + 63) / 64 * 64;
+    for (size_t t = 0; t < queries; t++) {
+        void *row = guarded(bytes, 1);
+        kernels->index_pack(row, q + t * heads * dim, heads, dim);
+        packed[t] = row;
+        weight_rows[t] = weights + t * heads;
+    }
+    void *scratch = guarded((kernels->index_scratch_bytes(dim) + 63) / 64 * 64, 1);
+    kernels->index_scores(scores, packed, weight_rows, queries, heads, dim, keys, key_count, scratch);
+}
+
 static void test_index_scores(void **state)
 {
     (void)state;
@@ -197,8 +214,8 @@ static void test_index_scores(void **state)
                 kernels->store_row(rows + i * row_bytes, wide + i * dim, dim);
 
             float *scores = guarded(keys * sizeof(float), 1), *expected = guarded(keys * sizeof(float), 1);
-            kernels->index_scores(scores, q, weights, heads, dim, rows, keys);
-            qn_kernels_scalar.index_scores(expected, q, weights, heads, dim, wide, keys);
+            index_scores(kernels, &scores, q, weights, 1, heads, dim, rows, keys);
+            index_scores(&qn_kernels_scalar, &expected, q, weights, 1, heads, dim, wide, keys);
             for (size_t i = 0; i < keys; i++) {
                 double exact = 0.0, reach = 0.0;
                 for (size_t h = 0; h < heads; h++) {
@@ -215,8 +232,48 @@ static void test_index_scores(void **state)
             }
             size_t cut = random_below(&random, keys);
             float *alone = guarded((keys - cut) * sizeof(float), 1);
-            kernels->index_scores(alone, q, weights, heads, dim, rows + cut * row_bytes, keys - cut);
+            index_scores(kernels, &alone, q, weights, 1, heads, dim, rows + cut * row_bytes, keys - cut);
             assert_memory_equal(alone, scores + cut, (keys - cut) * sizeof(float));
+            guarded_release_all();
+        }
+}
+
+/* Queries together have the scores of each alone, to the bit; zeros, infinities and NaN among the keys stay theirs. */
+static void test_index_scores_of_several_queries(void **state)
+{
+    (void)state;
+    tested_table tables[TESTED_TABLES_MAX];
+    size_t count = tested_tables(tables);
+    random_state random = random_start();
+    for (size_t t = 0; t < count; t++)
+        for (int round = 0; round < 30; round++) {
+            const qn_kernels *kernels = tables[t].kernels;
+            static const size_t dims[] = {128, 64, 200, 7, 256, 300};
+            static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-130f};
+            size_t heads = 1 + random_below(&random, 33), dim = dims[random_below(&random, 6)];
+            size_t keys = 1 + random_below(&random, 130), queries = 1 + random_below(&random, MAX_QUERIES);
+            float *q = guarded(queries * heads * dim * sizeof(float), 1);
+            float *weights = guarded(queries * heads * sizeof(float), 1), *key = guarded(dim * sizeof(float), 1);
+            for (size_t i = 0; i < queries * heads * dim; i++)
+                q[i] = random_normal(&random);
+            for (size_t i = 0; i < queries * heads; i++)
+                weights[i] = random_normal(&random);
+            size_t row_bytes = dim * qn_dtype_bits(kernels->kv_dtype) / 8;
+            uint8_t *rows = guarded(keys * row_bytes, 1);
+            for (size_t i = 0; i < keys; i++) {
+                for (size_t c = 0; c < dim; c++)
+                    key[c] = random_below(&random, 1000) == 0 ? special[random_below(&random, 6)]
+                                                              : random_normal(&random);
+                kernels->store_row(rows + i * row_bytes, key, dim);
+            }
+            float *together[MAX_QUERIES], *alone = guarded(keys * sizeof(float), 1);
+            for (size_t i = 0; i < queries; i++)
+                together[i] = guarded(keys * sizeof(float), 1);
+            index_scores(kernels, together, q, weights, queries, heads, dim, rows, keys);
+            for (size_t i = 0; i < queries; i++) {
+                index_scores(kernels, &alone, q + i * heads * dim, weights + i * heads, 1, heads, dim, rows, keys);
+                assert_memory_equal(alone, together[i], keys * sizeof(float));
+            }
             guarded_release_all();
         }
 }
@@ -227,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_attend),
         cmocka_unit_test(test_attend_with_extreme_scores),
         cmocka_unit_test(test_index_scores),
+        cmocka_unit_test(test_index_scores_of_several_queries),
     };
     print_tested_tables();
     test_seed();

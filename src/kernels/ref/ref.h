@@ -35,8 +35,11 @@ void qn_ref_store_row(void *row, const float *x, size_t count);
 size_t qn_ref_attend_scratch_bytes(size_t heads, size_t latent, size_t rope);
 void qn_ref_attend(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
                    const void *const *keys, size_t key_count, void *scratch);
-void qn_ref_index_scores(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
-                         const void *keys, size_t key_count);
+size_t qn_ref_index_packed_bytes(size_t heads, size_t dim);
+size_t qn_ref_index_scratch_bytes(size_t dim);
+void qn_ref_index_pack(void *packed, const float *q, size_t heads, size_t dim);
+void qn_ref_index_scores(float *const *scores, const void *const *q, const float *const *weights, size_t queries,
+                         size_t heads, size_t dim, const void *keys, size_t key_count, void *scratch);
 
 void qn_ref_rms_norm(float *out, const float *x, const float *weight, size_t count, float eps);
 void qn_ref_silu_multiply(float *out, const float *gate, const float *up, size_t count);

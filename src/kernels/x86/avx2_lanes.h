@@ -101,12 +101,19 @@ QN_INLINE __m256 qn_fold8(__m256 a, __m256 b)
     return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
 }
 
+/* The rest of eight reductions whose i-th and (i + 4)-th sums are folded to folded[i]. */
+QN_INLINE __m256 qn_reduce4x8(const __m256 folded[4])
+{
+    __m256 low = qn_fold4(folded[0], folded[1]), high = qn_fold4(folded[2], folded[3]);
+    return _mm256_add_ps(_mm256_shuffle_ps(low, high, 0x88), _mm256_shuffle_ps(low, high, 0xdd));
+}
+
 /* Eight reductions at once: lane i becomes qn_reduce8(sums[i]), by the same additions. */
 QN_INLINE __m256 qn_reduce8x8(const __m256 sums[8])
 {
-    __m256 low = qn_fold4(qn_fold8(sums[0], sums[4]), qn_fold8(sums[1], sums[5]));
-    __m256 high = qn_fold4(qn_fold8(sums[2], sums[6]), qn_fold8(sums[3], sums[7]));
-    return _mm256_add_ps(_mm256_shuffle_ps(low, high, 0x88), _mm256_shuffle_ps(low, high, 0xdd));
+    const __m256 folded[4] = {qn_fold8(sums[0], sums[4]), qn_fold8(sums[1], sums[5]), qn_fold8(sums[2], sums[6]),
+                              qn_fold8(sums[3], sums[7])};
+    return qn_reduce4x8(folded);
 }
 
 /* Eight dot products: lane i becomes qn_reduce16 of the 16 lanes at lanes + i * stride. */
@@ -116,6 +123,14 @@ QN_INLINE __m256 qn_reduce16x8(const float *lanes, size_t stride)
     for (size_t i = 0; i < 8; i++)
         sums[i] = _mm256_add_ps(_mm256_loadu_ps(lanes + i * stride), _mm256_loadu_ps(lanes + i * stride + 8));
     return qn_reduce8x8(sums);
+}
+
+/* One head of the indexer: eight scores + weight * relu(scale * dots), nothing fused. */
+QN_INLINE __m256 qn_add_head(__m256 scores, __m256 dots, float scale, float weight)
+{
+    /* NaN, as the first operand, becomes 0 */
+    __m256 positive = _mm256_max_ps(_mm256_mul_ps(_mm256_set1_ps(scale), dots), _mm256_setzero_ps());
+    return _mm256_add_ps(scores, _mm256_mul_ps(_mm256_set1_ps(weight), positive));
 }
 
 /* Rows of `sums` are this far apart: room for the 16 lanes of every row of activations. */

@@ -28,7 +28,10 @@ void qn_avx512bf16_matmul(const qn_matrix *w, size_t first, size_t last, const v
 size_t qn_avx512bf16_attend_scratch_bytes(size_t heads, size_t latent, size_t rope);
 void qn_avx512bf16_attend(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
                           const void *const *keys, size_t key_count, void *scratch);
-void qn_avx512bf16_index_scores(float *scores, const float *q, const float *weights, size_t heads, size_t dim,
-                                const void *keys, size_t key_count);
+size_t qn_avx512bf16_index_packed_bytes(size_t heads, size_t dim);
+size_t qn_avx512bf16_index_scratch_bytes(size_t dim);
+void qn_avx512bf16_index_pack(void *packed, const float *q, size_t heads, size_t dim);
+void qn_avx512bf16_index_scores(float *const *scores, const void *const *q, const float *const *weights, size_t queries,
+                                size_t heads, size_t dim, const void *keys, size_t key_count, void *scratch);
 
 #endif
