@@ -74,18 +74,23 @@ QN_INLINE void qn_tile_bf16(float *sums, const uint8_t *w, size_t w_stride, cons
             _mm512_storeu_ps(sums + r * QN_SUMS_STRIDE + c * QN_LANES, rows[r][c]);
 }
 
-/* qn_tile_bf16 over any number of activation rows, three at a time. */
+/* qn_tile_bf16 over any number of activation rows, three at a time and the rest in twos: a lone row would leave too few
+ * sums in flight. */
 QN_INLINE void qn_tile_rows_bf16(float *sums, const uint8_t *w, size_t w_stride, const float *scales,
                                  size_t scales_stride, const uint8_t *const *x, size_t rows, size_t groups, const int R,
                                  const int scaled)
 {
-    size_t c = 0;
-    for (; c + 3 <= rows; c += 3)
-        qn_tile_bf16(sums + c * QN_LANES, w, w_stride, scales, scales_stride, x + c, groups, R, 3, scaled);
-    if (rows - c == 2)
-        qn_tile_bf16(sums + c * QN_LANES, w, w_stride, scales, scales_stride, x + c, groups, R, 2, scaled);
-    else if (rows - c == 1)
-        qn_tile_bf16(sums + c * QN_LANES, w, w_stride, scales, scales_stride, x + c, groups, R, 1, scaled);
+    for (size_t c = 0; c < rows;) {
+        const size_t left = rows - c, taken = left == 1 ? 1 : left == 2 || left == 4 ? 2 : 3;
+        float *of = sums + c * QN_LANES;
+        if (taken == 3)
+            qn_tile_bf16(of, w, w_stride, scales, scales_stride, x + c, groups, R, 3, scaled);
+        else if (taken == 2)
+            qn_tile_bf16(of, w, w_stride, scales, scales_stride, x + c, groups, R, 2, scaled);
+        else
+            qn_tile_bf16(of, w, w_stride, scales, scales_stride, x + c, groups, R, 1, scaled);
+        c += taken;
+    }
 }
 
 #endif
