@@ -8,7 +8,7 @@
 #include "kernels/x86/avx2_weights.h"
 
 enum {
-    FEW_ROWS = 4,         /* up to here weights are unpacked in registers */
+    FEW_ROWS = 2,         /* up to here weights are unpacked in registers */
     CHUNK_ROWS = 16,      /* weight rows that share a pass over the activations */
     BLOCK_GROUPS = 2,     /* groups of a block: 16 rows of 256 float32 are 16 KiB */
     PADDING = 16,         /* floats between rows of a block, so that they fall into different cache sets */
@@ -70,20 +70,10 @@ QN_INLINE void few_rows(const qn_matrix *w, size_t first, size_t last, const flo
                         float *const *y, const qn_dtype dtype)
 {
     for (size_t n = first; n < last; n++)
-        switch (rows) {
-        case 1:
+        if (rows == 1)
             dot_row(w, n, x, y, n - first, dtype, 1);
-            break;
-        case 2:
+        else
             dot_row(w, n, x, y, n - first, dtype, 2);
-            break;
-        case 3:
-            dot_row(w, n, x, y, n - first, dtype, 3);
-            break;
-        default:
-            dot_row(w, n, x, y, n - first, dtype, 4);
-            break;
-        }
 }
 
 enum { PANEL_STRIDE = BLOCK_GROUPS * QN_GROUP + PADDING };
