@@ -8,16 +8,15 @@
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* Unsigned order of keys = order of floats; both zeros have one key, every NaN has key 0, below -infinity. */
+/* Unsigned order of keys = order of floats; both zeros have one key, every NaN has key 0, below -infinity. Without
+ * branches: signs of scores are as good as random. */
 static uint32_t order_key(float score)
 {
+    float one_zero = score + 0.0f;
     uint32_t bits;
-    if (isnan(score))
-        return 0;
-    if (score == 0.0f)
-        return 0x80000000u;
-    memcpy(&bits, &score, sizeof bits);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    memcpy(&bits, &one_zero, sizeof bits);
+    uint32_t flipped = bits ^ ((0u - (bits >> 31)) | 0x80000000u);
+    return flipped & (0u - (uint32_t)!isnan(score));
 }
 
 static float key_score(uint32_t key)
