@@ -17,8 +17,8 @@ enum { QN_TOOL_MAX_COUNT = 1024, QN_TOOL_NAME_MAX_BYTES = 128 };
 typedef struct qn_tool_list qn_tool_list;
 
 typedef struct qn_tool {
-    const char *name;         /* 1 to 128 of letters, digits, '_', '-', '.'; no two are equal */
-    const json_t *parameters; /* their schema, an object; NULL: none given */
+    const char *name;                 /* 1 to 128 of letters, digits, '_', '-', '.'; no two are equal */
+    const json_t *parameters;         /* their schema, an object; NULL: none given */
     struct qn_tool_parameters *types; /* for tool_list.c */
 } qn_tool;
 
