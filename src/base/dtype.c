@@ -6,8 +6,10 @@
 const char *qn_dtype_name(qn_dtype dtype)
 {
     static const char *const names[QN_DTYPE_COUNT] = {
-        [QN_DTYPE_F32] = "F32", [QN_DTYPE_F16] = "F16",     [QN_DTYPE_BF16] = "BF16",       [QN_DTYPE_U8] = "U8",
-        [QN_DTYPE_I32] = "I32", [QN_DTYPE_MXFP4] = "MXFP4", [QN_DTYPE_F8_E4M3] = "F8_E4M3",
+        [QN_DTYPE_F32] = "F32",         [QN_DTYPE_F16] = "F16",
+        [QN_DTYPE_BF16] = "BF16",       [QN_DTYPE_U8] = "U8",
+        [QN_DTYPE_I32] = "I32",         [QN_DTYPE_MXFP4] = "MXFP4",
+        [QN_DTYPE_F8_E4M3] = "F8_E4M3", [QN_DTYPE_PACKED_BF16] = "PACKED_BF16",
     };
     assert(dtype < QN_DTYPE_COUNT);
     return names[dtype];
@@ -17,7 +19,7 @@ size_t qn_dtype_bits(qn_dtype dtype)
 {
     static const size_t bits[QN_DTYPE_COUNT] = {
         [QN_DTYPE_F32] = 32, [QN_DTYPE_F16] = 16,  [QN_DTYPE_BF16] = 16,   [QN_DTYPE_U8] = 8,
-        [QN_DTYPE_I32] = 32, [QN_DTYPE_MXFP4] = 4, [QN_DTYPE_F8_E4M3] = 8,
+        [QN_DTYPE_I32] = 32, [QN_DTYPE_MXFP4] = 4, [QN_DTYPE_F8_E4M3] = 8, [QN_DTYPE_PACKED_BF16] = 12,
     };
     assert(dtype < QN_DTYPE_COUNT);
     return bits[dtype];

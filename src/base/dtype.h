@@ -15,14 +15,15 @@ typedef enum qn_dtype {
     QN_DTYPE_BF16,
     QN_DTYPE_U8, /* raw bytes: packed MXFP4 codes, E8M0 scales */
     QN_DTYPE_I32,
-    QN_DTYPE_MXFP4,   /* not on disk under this name: a matrix of E2M1 codes (two a byte, low nibble the even
-                         element) with one E8M0 scale per 32 elements of a row */
-    QN_DTYPE_F8_E4M3, /* on disk as "F8_E4M3", the OCP E4M3 without infinities; only `convert` reads it */
+    QN_DTYPE_MXFP4,       /* not on disk under this name: a matrix of E2M1 codes (two a byte, low nibble the even
+                             element) with one E8M0 scale per 32 elements of a row */
+    QN_DTYPE_F8_E4M3,     /* on disk as "F8_E4M3", the OCP E4M3 without infinities; only `convert` reads it */
+    QN_DTYPE_PACKED_BF16, /* never on disk: BF16 in 12 bits without loss (packed_bf16.h) */
     QN_DTYPE_COUNT
 } qn_dtype;
 
-const char *qn_dtype_name(qn_dtype dtype); /* as safetensors spells it: "BF16"; MXFP4: "MXFP4" */
-size_t qn_dtype_bits(qn_dtype dtype);      /* per element; MXFP4: 4, the scales not counted */
+const char *qn_dtype_name(qn_dtype dtype); /* as safetensors spells it: "BF16"; else "MXFP4", "PACKED_BF16" */
+size_t qn_dtype_bits(qn_dtype dtype);      /* per element; scales (MXFP4: 4) and sides (packed BF16: 12) not counted */
 
 float qn_f16_to_f32(uint16_t bits);    /* exact, subnormals, infinities and NaN included */
 float qn_f8_e4m3_to_f32(uint8_t bits); /* exact; 0x7f and 0xff are NaN */

@@ -5,13 +5,28 @@
 #include <assert.h>
 #include <stdbool.h>
 
+#include "base/packed_bf16.h"
+#include "base/size.h"
+
 size_t qn_matrix_row_bytes(const qn_matrix *m)
 {
+    if (m->dtype == QN_DTYPE_PACKED_BF16)
+        return qn_packed_row_bytes(m->cols);
     return m->cols * qn_dtype_bits(m->dtype) / 8;
+}
+
+static size_t packed_bytes(const qn_matrix *m)
+{
+    size_t exceptions = 0;
+    for (size_t row = 0; row < m->rows; row++)
+        exceptions += m->sides[row].count;
+    return m->rows * (qn_packed_row_bytes(m->cols) + sizeof *m->sides) + exceptions * sizeof(qn_packed_exception);
 }
 
 size_t qn_matrix_bytes(const qn_matrix *m)
 {
+    if (m->dtype == QN_DTYPE_PACKED_BF16)
+        return packed_bytes(m);
     size_t scales = m->dtype == QN_DTYPE_MXFP4 ? m->cols / QN_MXFP4_BLOCK : 0;
     return m->rows * (qn_matrix_row_bytes(m) + scales);
 }
@@ -24,6 +39,8 @@ qn_matrix qn_matrix_rows(const qn_matrix *m, size_t first, size_t count)
     part.data = m->data + first * qn_matrix_row_bytes(m);
     if (m->scales)
         part.scales = m->scales + first * (m->cols / QN_MXFP4_BLOCK);
+    if (m->sides)
+        part.sides = m->sides + first;
     return part;
 }
 
@@ -46,6 +63,17 @@ static void mxfp4_row_to_f32(const uint8_t *codes, const uint8_t *scales, size_t
     }
 }
 
+static void packed_row_to_f32(const qn_matrix *m, size_t row, float *out)
+{
+    uint16_t group[QN_PACKED_GROUP];
+    for (size_t at = 0; at < m->cols; at += QN_PACKED_GROUP) {
+        size_t count = qn_min_size(QN_PACKED_GROUP, m->cols - at);
+        qn_packed_row_to_bf16(m, row, at, count, group);
+        for (size_t i = 0; i < count; i++)
+            out[at + i] = qn_bf16_to_f32(group[i]);
+    }
+}
+
 void qn_matrix_row_to_f32(const qn_matrix *m, size_t row, float *out)
 {
     assert(row < m->rows);
@@ -64,6 +92,9 @@ void qn_matrix_row_to_f32(const qn_matrix *m, size_t row, float *out)
         return;
     case QN_DTYPE_MXFP4:
         mxfp4_row_to_f32(data, m->scales + row * (m->cols / QN_MXFP4_BLOCK), m->cols, out);
+        return;
+    case QN_DTYPE_PACKED_BF16:
+        packed_row_to_f32(m, row, out);
         return;
     default:
         assert(false);

@@ -7,7 +7,7 @@
  * how many rows are computed together, how [first, last) is cut, alignment, or the thread. A dot product over `cols`
  * takes the products of a 128-group in fixed lanes, adds the groups in ascending order (a short last group counts as
  * filled with zeros) and reduces the lanes in a fixed way at the end. F32 and F16 weights are multiplied as such. MXFP4
- * blocks with scale byte 0 or 1 count as zero.
+ * blocks with scale byte 0 or 1 count as zero. Packed BF16 weights (base/packed_bf16.h) give the bits of BF16 ones.
  *
  * All functions are pure, thread-safe and allocate nothing. Inputs and outputs do not overlap unless said. Memory is
  * never read or written outside of the stated ranges (tests use guard pages). */
@@ -43,17 +43,23 @@ typedef enum qn_scale_rule { QN_SCALE_LEAST_ERROR, QN_SCALE_OCP } qn_scale_rule;
 
 #define QN_ALL_FINITE ((size_t)-1)
 
+/* The weight dtype that activations are packed for: BF16 and packed BF16 weights take the same. */
+static inline qn_dtype qn_activations_for(qn_dtype weight_dtype)
+{
+    return weight_dtype == QN_DTYPE_PACKED_BF16 ? QN_DTYPE_BF16 : weight_dtype;
+}
+
 typedef struct qn_kernels {
     const char *name;  /* as QUERN_ISA spells it */
     qn_dtype kv_dtype; /* of cached rows: F32 (scalar) or BF16 */
 
-    /* Activations: x [cols] float32 -> the form that matmul with a weight of this dtype wants, packed_bytes(cols,
-     * dtype) long (the short last group padded with zeros), 64-byte aligned. */
+    /* Activations: x [cols] float32 -> the form that matmul with a weight of this dtype (not packed BF16) wants,
+     * packed_bytes(cols, dtype) long (the short last group padded with zeros), 64-byte aligned. */
     size_t (*packed_bytes)(size_t cols, qn_dtype weight_dtype);
     void (*pack)(void *packed, const float *x, size_t cols, qn_dtype weight_dtype);
 
     /* y[r][n - first] = sum_k w[n][k] * x[r][k] for n in [first, last), r < rows, 1 <= rows <= QN_MATMUL_MAX_ROWS; x[r]
-     * packed for w->dtype. */
+     * packed for qn_activations_for(w->dtype). */
     void (*matmul)(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows, float *const *y);
 
     /* The same with float32 activations that are not rounded in any table (router, indexer weights): x[r] [cols]. */
@@ -61,7 +67,7 @@ typedef struct qn_kernels {
                        float *const *y);
 
     /* y[r][c] = sum over n in [first, last), ascending, of x[r][n - first] * w[n][c], c < w->cols: the transposed
-     * product of absorbed MLA (q_nope W_k). w is BF16, F16 or F32; x is rounded as matmul's. */
+     * product of absorbed MLA (q_nope W_k). w is BF16, packed BF16, F16 or F32; x is rounded as matmul's. */
     void (*matmul_transposed)(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
                               float *const *y);
 

@@ -7,7 +7,7 @@ enum { ALIGNMENT = 64 };
 
 qn_dtype_set qn_dtype_set_of(const qn_matrix *w)
 {
-    return 1u << w->dtype;
+    return 1u << qn_activations_for(w->dtype);
 }
 
 static size_t row_bytes(const qn_kernels *kernels, size_t cols, qn_dtype dtype)
@@ -52,6 +52,7 @@ void qn_packed_put(const qn_packed *packed, size_t row, const float *x)
 
 const void *const *qn_packed_rows(const qn_packed *packed, const qn_matrix *w)
 {
-    assert(packed->cols == w->cols && packed->rows[w->dtype]);
-    return (const void *const *)packed->rows[w->dtype];
+    qn_dtype dtype = qn_activations_for(w->dtype);
+    assert(packed->cols == w->cols && packed->rows[dtype]);
+    return (const void *const *)packed->rows[dtype];
 }

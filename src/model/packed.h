@@ -7,7 +7,7 @@
 
 #include "kernels/kernels.h"
 
-/* A set of weight dtypes: bit d stands for dtype d. */
+/* A set of weight dtypes: bit d stands for dtype d. Packed BF16 counts as BF16, which takes the same activations. */
 typedef unsigned qn_dtype_set;
 
 qn_dtype_set qn_dtype_set_of(const qn_matrix *w);

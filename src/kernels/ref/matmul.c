@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/packed_bf16.h"
 #include "base/size.h"
 
 static void add_full_group(float *restrict lanes, const float *restrict w, const float *restrict x)
@@ -63,6 +64,18 @@ static void widen_mxfp4(float *out, const uint8_t *codes, const uint8_t *scales,
     }
 }
 
+/* `at` is the start of a group. */
+static void widen_packed(float *out, const qn_matrix *w, size_t n, size_t at, size_t count)
+{
+    uint16_t group[QN_PACKED_GROUP];
+    for (size_t done = 0; done < count; done += QN_PACKED_GROUP) {
+        size_t piece = qn_min_size(QN_PACKED_GROUP, count - done);
+        qn_packed_row_to_bf16(w, n, at + done, piece, group);
+        for (size_t i = 0; i < piece; i++)
+            out[done + i] = qn_bf16_to_f32(group[i]);
+    }
+}
+
 /* The data may lie at any address, so every element is copied out. */
 void qn_ref_widen(float *restrict out, const qn_matrix *w, size_t n, size_t at, size_t count)
 {
@@ -89,6 +102,9 @@ void qn_ref_widen(float *restrict out, const qn_matrix *w, size_t n, size_t at, 
         }
         break;
     }
+    case QN_DTYPE_PACKED_BF16:
+        widen_packed(out, w, n, at, count);
+        break;
     default:
         widen_mxfp4(out, w->data + element / 2, w->scales + element / QN_MXFP4_BLOCK, count);
         break;

@@ -20,7 +20,8 @@ float qn_ref_reduce(float lanes[QN_REF_LANES]);
 /* Dot product of float32 vectors in the canonical order. */
 float qn_ref_dot(const float *w, const float *x, size_t count);
 
-/* Elements [at, at + count) of row n as dot products see them; of MXFP4, at and count are multiples of a block. */
+/* Elements [at, at + count) of row n as dot products see them; of MXFP4, at and count are multiples of a block; of
+ * packed BF16, at is a multiple of a group. */
 void qn_ref_widen(float *out, const qn_matrix *w, size_t n, size_t at, size_t count);
 
 size_t qn_ref_packed_bytes(size_t cols, qn_dtype weight_dtype);

@@ -7,7 +7,7 @@
  *
  *     F32, F16; all of matmul_f32 and attention
  *                        vector j:            element 8j + i
- *     BF16               vectors 2j, 2j + 1:  elements 16j + 2i and 16j + 2i + 1 (low and high words of a dword)
+ *     BF16 (packed too)  vectors 2j, 2j + 1:  elements 16j + 2i and 16j + 2i + 1 (low and high words of a dword)
  *     MXFP4              lanes 0..3 belong to the half's first scale block, 4..7 to its second; vectors 0..7 are, with
  *                        i = lane mod 4, elements 4i, 4i + 2, 16 + 4i, 18 + 4i, 4i + 1, 4i + 3, 17 + 4i, 19 + 4i
  *
@@ -27,6 +27,10 @@ void qn_avx2_matmul_f32(const qn_matrix *w, size_t first, size_t last, const flo
                         float *const *y);
 void qn_avx2_matmul_transposed(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
                                float *const *y);
+
+/* Elements [at, at + count) of row n of packed BF16 as BF16, `at` the start of a group; out has room for whole groups.
+ */
+void qn_avx2_packed_to_bf16(const qn_matrix *w, size_t n, size_t at, size_t count, uint16_t *out);
 
 void qn_avx2_store_row(void *row, const float *x, size_t count);
 size_t qn_avx2_attend_scratch_bytes(size_t heads, size_t latent, size_t rope);

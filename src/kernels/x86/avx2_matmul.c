@@ -1,4 +1,4 @@
-/* Matrix products of BF16 and MXFP4 weights with packed activations.
+/* Matrix products of BF16, packed BF16 and MXFP4 weights with packed activations.
  *
  * Few rows (decode): each weight row is unpacked in registers, met by every row of activations at once, and read once
  * from memory in one linear stream, prefetched. More rows (prompts): blocks of sixteen weight rows are unpacked to
@@ -8,16 +8,16 @@
 #include "kernels/x86/avx2_weights.h"
 
 enum {
-    FEW_ROWS = 2,         /* up to here weights are unpacked in registers */
-    CHUNK_ROWS = 16,      /* weight rows that share a pass over the activations */
-    BLOCK_GROUPS = 2,     /* groups of a block: 16 rows of 256 float32 are 16 KiB */
-    PADDING = 16,         /* floats between rows of a block, so that they fall into different cache sets */
-    PREFETCH_BF16 = 1024, /* bytes ahead in the stream of weights */
-    PREFETCH_MXFP4 = 4096
+    FEW_ROWS = 2,          /* up to here weights are unpacked in registers */
+    CHUNK_ROWS = 16,       /* weight rows that share a pass over the activations */
+    BLOCK_GROUPS = 2,      /* groups of a block: 16 rows of 256 float32 are 16 KiB */
+    PADDING = 16,          /* floats between rows of a block, so that they fall into different cache sets */
+    PREFETCH_BF16 = 1024,  /* bytes ahead in the stream of weights */
+    PREFETCH_PACKED = 4096 /* of MXFP4 and packed BF16 */
 };
 
 /* One group of one weight row times R rows of activations, sums[r] the two registers of row r. */
-QN_INLINE void add_group(__m256 sums[][2], qn_dtype dtype, const uint8_t *data, const uint8_t *scales,
+QN_INLINE void add_group(__m256 sums[][2], qn_dtype dtype, const uint8_t *data, const uint8_t *scales, __m256i window,
                          const float *const *x, size_t at, const int R)
 {
     __m256 spread[2];
@@ -25,7 +25,7 @@ QN_INLINE void add_group(__m256 sums[][2], qn_dtype dtype, const uint8_t *data, 
         qn_spread_scales(scales, spread);
     for (int half = 0; half < 2; half++) {
         __m256 w[8];
-        qn_unpack_half(dtype, data + (size_t)half * qn_half_bytes(dtype), w);
+        qn_unpack_half(dtype, data, half, window, w);
         for (int r = 0; r < R; r++) {
             const float *xs = x[r] + at + half * QN_HALF;
             __m256 fresh = _mm256_mul_ps(w[0], _mm256_load_ps(xs));
@@ -37,22 +37,34 @@ QN_INLINE void add_group(__m256 sums[][2], qn_dtype dtype, const uint8_t *data, 
     }
 }
 
-/* One weight row times R rows of activations. */
+/* One weight row times R rows of activations. A group with exceptions is unpacked to BF16 in memory. */
 QN_INLINE void dot_row(const qn_matrix *w, size_t n, const float *const *x, float *const *y, size_t at_y,
                        const qn_dtype dtype, const int R)
 {
     const size_t group_bytes = 2 * qn_half_bytes(dtype);
-    const size_t ahead = dtype == QN_DTYPE_MXFP4 ? PREFETCH_MXFP4 : PREFETCH_BF16;
-    const size_t full = w->cols / QN_GROUP * QN_GROUP;
-    const uint8_t *data = w->data + n * (w->cols * qn_half_bytes(dtype) / QN_HALF);
+    const size_t ahead = dtype == QN_DTYPE_BF16 ? PREFETCH_BF16 : PREFETCH_PACKED;
+    const int packed = dtype == QN_DTYPE_PACKED_BF16;
+    const size_t full = packed ? qn_round_up(w->cols) : w->cols / QN_GROUP * QN_GROUP;
+    const uint8_t *data = w->data + n * (packed ? full / QN_GROUP * group_bytes : w->cols * group_bytes / QN_GROUP);
     const uint8_t *scales = dtype == QN_DTYPE_MXFP4 ? w->scales + n * (w->cols / QN_MXFP4_BLOCK) : NULL;
+    const __m256i window = qn_window_words(packed ? w->sides[n].window : 0);
+    qn_exception_walk exceptions = {.at = (size_t)QN_NO_GROUP};
+    if (packed)
+        exceptions = qn_exceptions_of(&w->sides[n]);
     __m256 sums[FEW_ROWS][2];
     for (int r = 0; r < R; r++)
         sums[r][0] = sums[r][1] = _mm256_setzero_ps();
     for (size_t at = 0; at < full; at += QN_GROUP) {
         for (size_t line = 0; line < group_bytes; line += 64)
             _mm_prefetch((const char *)data + ahead + line, _MM_HINT_T0);
-        add_group(sums, dtype, data, scales, x, at, R);
+        if (packed && at == exceptions.at) {
+            uint16_t group[QN_GROUP];
+            qn_unpack_group(group, data, window);
+            qn_exceptions_put(&exceptions, group);
+            add_group(sums, QN_DTYPE_BF16, (const uint8_t *)group, NULL, window, x, at, R);
+        } else {
+            add_group(sums, dtype, data, scales, window, x, at, R);
+        }
         data += group_bytes;
         if (dtype == QN_DTYPE_MXFP4)
             scales += QN_GROUP / QN_MXFP4_BLOCK;
@@ -60,7 +72,7 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const float *const *x, floa
     if (full < w->cols) {
         qn_last_group last;
         qn_copy_last_group(&last, dtype, data, scales, w->cols - full);
-        add_group(sums, dtype, last.data, last.scales, x, full, R);
+        add_group(sums, dtype, last.data, last.scales, window, x, full, R);
     }
     for (int r = 0; r < R; r++)
         y[r][at_y] = qn_reduce16(sums[r][0], sums[r][1]);
@@ -89,7 +101,7 @@ QN_INLINE void unpack_group(float *values, float *spread, const uint8_t *data, c
 {
     __m256 w[8], s[2];
     for (int half = 0; half < 2; half++) {
-        qn_unpack_half(dtype, data + (size_t)half * qn_half_bytes(dtype), w);
+        qn_unpack_half(dtype, data, half, _mm256_setzero_si256(), w);
         for (int j = 0; j < 8; j++)
             _mm256_store_ps(values + half * QN_HALF + 8 * j, w[j]);
     }
@@ -119,11 +131,21 @@ QN_INLINE void unpack_row(panel *p, size_t r, const qn_matrix *w, size_t n, size
     }
 }
 
+/* The same of packed BF16, by way of BF16. */
+QN_INLINE void unpack_packed_row(panel *p, size_t r, const qn_matrix *w, size_t n, size_t at, size_t groups)
+{
+    uint16_t values[BLOCK_GROUPS * QN_GROUP];
+    qn_avx2_packed_to_bf16(w, n, at, groups * QN_GROUP, values);
+    const qn_matrix row = {
+        .dtype = QN_DTYPE_BF16, .rows = 1, .cols = groups * QN_GROUP, .data = (const uint8_t *)values};
+    unpack_row(p, r, &row, 0, 0, groups, QN_DTYPE_BF16);
+}
+
 /* A block of a row, from element `at` on, that is wanted soon: many short streams are more than the processor sees
  * coming. */
 QN_INLINE void prefetch_row(const qn_matrix *w, size_t n, size_t at, const qn_dtype dtype)
 {
-    const size_t element = n * w->cols + at;
+    const size_t cols = dtype == QN_DTYPE_PACKED_BF16 ? qn_round_up(w->cols) : w->cols, element = n * cols + at;
     const char *data = (const char *)w->data + element * qn_half_bytes(dtype) / QN_HALF;
     for (size_t line = 0; line < BLOCK_GROUPS * 2 * qn_half_bytes(dtype); line += 64)
         _mm_prefetch(data + line, _MM_HINT_T0);
@@ -148,7 +170,10 @@ QN_INLINE void many_rows_chunk(const qn_matrix *w, size_t first, size_t count, c
         for (size_t r = 0; r < rows; r++)
             xs[r] = x[r] + g * QN_GROUP;
         for (size_t n = 0; n < count; n++) {
-            unpack_row(&p, n, w, first + n, g * QN_GROUP, block, dtype);
+            if (dtype == QN_DTYPE_PACKED_BF16)
+                unpack_packed_row(&p, n, w, first + n, g * QN_GROUP, block);
+            else
+                unpack_row(&p, n, w, first + n, g * QN_GROUP, block, dtype);
             prefetch_row(w, first + n, g * QN_GROUP + BLOCK_GROUPS * QN_GROUP, dtype);
         }
         qn_multiply_block(sums, weights, count, xs, rows, block, dtype == QN_DTYPE_MXFP4);
@@ -175,6 +200,8 @@ void qn_avx2_matmul(const qn_matrix *w, size_t first, size_t last, const void *c
         xs[r] = x[r];
     if (w->dtype == QN_DTYPE_BF16)
         matmul(w, first, last, xs, rows, y, QN_DTYPE_BF16);
+    else if (w->dtype == QN_DTYPE_PACKED_BF16)
+        matmul(w, first, last, xs, rows, y, QN_DTYPE_PACKED_BF16);
     else if (w->dtype == QN_DTYPE_MXFP4)
         matmul(w, first, last, xs, rows, y, QN_DTYPE_MXFP4);
     else

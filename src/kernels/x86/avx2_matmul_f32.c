@@ -35,6 +35,12 @@ static void widen(float *out, const qn_matrix *w, size_t n, size_t at, size_t co
     case QN_DTYPE_BF16:
         widen_values(out, w->data + element * 2, count, QN_DTYPE_BF16);
         break;
+    case QN_DTYPE_PACKED_BF16: {
+        uint16_t values[BLOCK];
+        qn_avx2_packed_to_bf16(w, n, at, count, values);
+        widen_values(out, (const uint8_t *)values, count, QN_DTYPE_BF16);
+        break;
+    }
     default:
         qn_ref_widen(out, w, n, at, count);
         break;

@@ -2,12 +2,20 @@
  * falls into nor the other rows can change it.
  *
  * Activations are rounded a block of weight rows at a time; between blocks the chains rest in y. One row of activations
- * takes 64 columns at once, a linear piece of each weight row; several take 16 columns, four rows to a tile. */
+ * takes 64 columns at once, a linear piece of each weight row; several take 16 columns, four rows to a tile. Packed
+ * BF16 is unpacked into the L1 cache first, some rows of some hundred columns at a time. */
 #include "kernels/x86/avx2_lanes.h"
 
 #include <math.h>
 
-enum { BLOCK_ROWS = 128, TILE = 4, WIDE = 64, NARROW = 16 };
+enum {
+    BLOCK_ROWS = 128,
+    TILE = 4,
+    WIDE = 64,
+    NARROW = 16,
+    UNPACKED_ROWS = 16, /* of 512 columns: 16 KiB */
+    UNPACKED_COLS = 512
+};
 
 /* Continues `vectors` times eight columns from c on, of R rows of activations, by `count` weight rows. */
 QN_INLINE void columns(float *const *y, size_t c, const uint8_t *w, size_t row_bytes, const float (*x)[BLOCK_ROWS],
@@ -82,19 +90,38 @@ static void round_block(float (*out)[BLOCK_ROWS], const float *const *x, size_t 
     }
 }
 
+/* Weight rows [first, first + count) of packed BF16, at most UNPACKED_ROWS. */
+static void packed_block(float *const *y, const qn_matrix *w, size_t first, const float (*x)[BLOCK_ROWS], size_t rows,
+                         size_t count)
+{
+    uint16_t values[UNPACKED_ROWS * UNPACKED_COLS + QN_GROUP]; /* the last row may be filled up to a whole group */
+    for (size_t c = 0; c < w->cols; c += UNPACKED_COLS) {
+        const size_t cols = qn_min_size(UNPACKED_COLS, w->cols - c);
+        float *piece[QN_MATMUL_MAX_ROWS];
+        for (size_t r = 0; r < rows; r++)
+            piece[r] = y[r] + c;
+        for (size_t n = 0; n < count; n++)
+            qn_avx2_packed_to_bf16(w, first + n, c, cols, values + n * cols);
+        block(piece, cols, (const uint8_t *)values, x, rows, count, QN_DTYPE_BF16);
+    }
+}
+
 void qn_avx2_matmul_transposed(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
                                float *const *y)
 {
     float rounded[QN_MATMUL_MAX_ROWS][BLOCK_ROWS];
     const size_t row_bytes = w->cols * (w->dtype == QN_DTYPE_F32 ? 4 : 2);
+    const size_t step = w->dtype == QN_DTYPE_PACKED_BF16 ? UNPACKED_ROWS : BLOCK_ROWS;
     for (size_t r = 0; r < rows; r++)
         memset(y[r], 0, w->cols * sizeof(float));
-    for (size_t n = first; n < last; n += BLOCK_ROWS) {
-        size_t count = last - n < BLOCK_ROWS ? last - n : BLOCK_ROWS;
+    for (size_t n = first; n < last; n += step) {
+        size_t count = qn_min_size(step, last - n);
         const uint8_t *data = w->data + n * row_bytes;
         round_block(rounded, x, rows, n - first, count);
         const float(*xs)[BLOCK_ROWS] = (const float(*)[BLOCK_ROWS])rounded;
-        if (w->dtype == QN_DTYPE_F32)
+        if (w->dtype == QN_DTYPE_PACKED_BF16)
+            packed_block(y, w, n, xs, rows, count);
+        else if (w->dtype == QN_DTYPE_F32)
             block(y, w->cols, data, xs, rows, count, QN_DTYPE_F32);
         else if (w->dtype == QN_DTYPE_F16)
             block(y, w->cols, data, xs, rows, count, QN_DTYPE_F16);

@@ -3,7 +3,7 @@
  * Lanes. A 128-group has 16 lanes, one register: four vdpbf16ps from zero, whose result is then added to the row's own
  * register; the 16 lanes are reduced once, at the end. Which elements lie in lane i:
  *
- *     BF16    of vector j = 0..3:  elements 32j + 2i and 32j + 2i + 1, as they lie in memory
+ *     BF16    of vector j = 0..3:  elements 32j + 2i and 32j + 2i + 1, as they lie in memory (packed: the same)
  *     MXFP4   of vector j = 0..3:  elements 8i + j and 8i + 4 + j
  *
  * The 64 bytes of an MXFP4 group, as 32 words, hold elements 4l .. 4l + 3 in word l, so words shifted right by 4j are
@@ -24,6 +24,10 @@ size_t qn_avx512bf16_packed_bytes(size_t cols, qn_dtype weight_dtype);
 void qn_avx512bf16_pack(void *packed, const float *x, size_t cols, qn_dtype weight_dtype);
 void qn_avx512bf16_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
                           float *const *y);
+
+/* qn_avx512bf16_matmul of packed BF16 weights. */
+void qn_avx512bf16_packed_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
+                                 float *const *y);
 
 size_t qn_avx512bf16_attend_scratch_bytes(size_t heads, size_t latent, size_t rope);
 void qn_avx512bf16_attend(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,

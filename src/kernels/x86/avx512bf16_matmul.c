@@ -225,6 +225,10 @@ QN_INLINE void matmul(const qn_matrix *w, size_t first, size_t last, const uint8
 void qn_avx512bf16_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
                           float *const *y)
 {
+    if (w->dtype == QN_DTYPE_PACKED_BF16) {
+        qn_avx512bf16_packed_matmul(w, first, last, x, rows, y);
+        return;
+    }
     if (w->dtype != QN_DTYPE_BF16 && w->dtype != QN_DTYPE_MXFP4) {
         qn_avx2_matmul(w, first, last, x, rows, y);
         return;

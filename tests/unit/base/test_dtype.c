@@ -25,8 +25,8 @@ static float value_of(uint32_t word)
 static void test_names_and_bits(void **state)
 {
     (void)state;
-    static const char *const names[] = {"F32", "F16", "BF16", "U8", "I32", "MXFP4", "F8_E4M3"};
-    static const size_t bits[] = {32, 16, 16, 8, 32, 4, 8};
+    static const char *const names[] = {"F32", "F16", "BF16", "U8", "I32", "MXFP4", "F8_E4M3", "PACKED_BF16"};
+    static const size_t bits[] = {32, 16, 16, 8, 32, 4, 8, 12};
     for (int i = 0; i < QN_DTYPE_COUNT; i++) {
         assert_string_equal(qn_dtype_name((qn_dtype)i), names[i]);
         assert_int_equal(qn_dtype_bits((qn_dtype)i), bits[i]);
