@@ -179,7 +179,8 @@ const char *schema_sole_keyword(const json_t *schema);
 bool schema_set_is_empty(compiler *c, const node_set *set); /* provably: no value satisfies all of it */
 unsigned schema_keyword_types(const char *keyword); /* the types for which a keyword that cannot be enforced matters */
 
-/* Whether "unevaluatedProperties" or "unevaluatedItems" is anywhere in it (json_schema_unevaluated.c). */
+/* Whether "unevaluatedProperties" or "unevaluatedItems" is a keyword anywhere in it, and not only the name of a member
+ * or definition (json_schema_unevaluated.c). */
 bool schema_has_unevaluated(const json_t *document);
 /* What "unevaluatedProperties" ask of a member. `declares` tells whether the member is one
  * of those that the schema declares, by name or pattern. */

@@ -52,6 +52,7 @@ void schema_hold_count(shape *s, const char *keyword, bool low, size_t number);
 bool schema_split_lookahead(expansion *e, const schema_node *node, const json_t *pattern);
 /* The number to which a bound that is only `true`, in drafts up to 4 and OpenAPI 3.0, belongs. */
 const json_t *schema_excluded_bound(expansion *e, const schema_node *node, const char *keyword);
+void schema_refuse_bound(expansion *e, const schema_node *node, const char *keyword); /* a bound that is no number */
 bool schema_read_count(expansion *e, const schema_node *node, const char *keyword, const json_t *value, size_t *out);
 unsigned schema_type_bits(expansion *e, const schema_node *node, const json_t *value);
 /* Takes away the types that cannot be; `whole`: no schema is still to be applied. */

@@ -1,6 +1,7 @@
 /* Conditions: "if" and the dependent keywords, each as a choice between schemas that are made up for it. */
 #include <string.h>
 
+#include "base/json_wide.h"
 #include "grammar/json_schema_expansion.h"
 
 /* Both ways exclude each other, so that no text is followed twice. */
@@ -53,7 +54,7 @@ void schema_apply_dependent(expansion *e, const pending *p, const char *keyword,
     const char *name;
     size_t bytes;
     json_t *part;
-    if (!json_is_object(value)) {
+    if (!qn_json_is_object(value)) {
         schema_fail(c, p->node, keyword, "must be an object");
         return;
     }

@@ -1,6 +1,7 @@
 /* Keywords that say something of the value itself: each narrows the shape. */
 #include <string.h>
 
+#include "base/json_wide.h"
 #include "grammar/json_schema_expansion.h"
 
 void schema_use(expansion *e, const keyword_use **list, const schema_node *node, const char *keyword,
@@ -28,18 +29,10 @@ static unsigned type_named(const char *name)
     return 0;
 }
 
-/* OpenAPI's "nullable" says nothing but beside a "type", to which it adds null. */
-static unsigned nullable_bit(expansion *e, const schema_node *node)
-{
-    const json_t *nullable = json_object_get(node->schema, "nullable");
-    if (nullable && !json_is_boolean(nullable))
-        schema_fail(e->c, node, "nullable", "must be true or false");
-    return json_is_true(nullable) ? TYPE_NULL : 0;
-}
-
 unsigned schema_type_bits(expansion *e, const schema_node *node, const json_t *value)
 {
-    unsigned types = nullable_bit(e, node);
+    /* OpenAPI's "nullable" says nothing but beside a "type", to which it adds null */
+    unsigned types = json_is_true(json_object_get(node->schema, "nullable")) ? TYPE_NULL : 0;
     size_t count = json_is_array(value) ? json_array_size(value) : 1;
     for (size_t i = 0; i < count; i++) {
         unsigned one = type_named(json_string_value(json_is_array(value) ? json_array_get(value, i) : value));
@@ -109,6 +102,12 @@ const json_t *schema_excluded_bound(expansion *e, const schema_node *node, const
     return value;
 }
 
+void schema_refuse_bound(expansion *e, const schema_node *node, const char *keyword)
+{
+    schema_fail(e->c, node, keyword, "must be a number, of at most %d digits and no larger than a double",
+                QN_DECIMAL_MOST_DIGITS);
+}
+
 void schema_apply_bound(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
     bool low = strstr(keyword, "inimum") != NULL;
@@ -120,8 +119,7 @@ void schema_apply_bound(expansion *e, const pending *p, const char *keyword, con
         value = schema_excluded_bound(e, p->node, keyword);
     }
     if (!qn_decimal_of(value, &bound.value)) {
-        schema_fail(e->c, p->node, keyword, "must be a number, of at most %d digits and no larger than a double",
-                    QN_DECIMAL_MOST_DIGITS);
+        schema_refuse_bound(e, p->node, keyword);
         return;
     }
     int order = held->present ? qn_decimal_compare(&bound.value, &held->value) : 0;
@@ -203,7 +201,7 @@ void schema_apply_part(expansion *e, const pending *p, const char *keyword, cons
     const keyword_use **list = object ? &e->s.members : &e->s.elements;
     if (!object)
         schema_check_elements(e->c, p->node, keyword, value);
-    if ((strcmp(keyword, "properties") == 0 || strcmp(keyword, "patternProperties") == 0) && !json_is_object(value))
+    if ((strcmp(keyword, "properties") == 0 || strcmp(keyword, "patternProperties") == 0) && !qn_json_is_object(value))
         schema_fail(e->c, p->node, keyword, "must be an object of schemas");
     if (!*list || (*list)->node != p->node || (*list)->at != p)
         schema_use(e, list, p->node, keyword, value, false);
@@ -243,6 +241,8 @@ void schema_apply_names(expansion *e, const pending *p, const char *keyword, con
 void schema_apply_unevaluated(expansion *e, const pending *p, const char *keyword, const json_t *value)
 {
     const keyword_use **list = strcmp(keyword, "unevaluatedItems") == 0 ? &e->s.unevaluated_items : &e->s.unevaluated;
+    if (!e->c->unevaluated) /* a $ref leads to an object that is no schema where it stands */
+        schema_fail(e->c, p->node, keyword, "cannot be enforced: no schema stands there: move it under \"$defs\"");
     if (schema_child(e->c, p->node, keyword, NULL, value))
         schema_use(e, list, p->node, keyword, value, false);
 }

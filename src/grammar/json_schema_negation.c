@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_wide.h"
 #include "grammar/json_schema_expansion.h"
 #include "grammar/json_schema_format.h"
 
@@ -87,12 +88,17 @@ static void negate_bound(const negation *n, const char *keyword, const json_t *v
                                                {"maximum", "exclusiveMinimum"},
                                                {"exclusiveMinimum", "maximum"},
                                                {"exclusiveMaximum", "minimum"}};
-    if (json_is_boolean(value)) {
+    qn_decimal number;
+    if (json_is_boolean(value) && strncmp(keyword, "exclusive", 9) == 0) {
         if (json_is_false(value)) {
             never(n);
             return;
         }
         value = schema_excluded_bound(n->e, n->node, keyword);
+    }
+    if (!qn_decimal_of(value, &number)) { /* here, where the keyword stands, and not as its opposite */
+        schema_refuse_bound(n->e, n->node, keyword);
+        return;
     }
     n->e->s.types &= TYPE_NUMBER;
     for (size_t i = 0; i < 4; i++)
@@ -170,7 +176,7 @@ static void negate_properties(const negation *n, const char *keyword, const json
     json_t *options = schema_made_list(c), *part;
     const char *name;
     size_t bytes;
-    if (!json_is_object(value))
+    if (!qn_json_is_object(value))
         schema_fail(c, n->node, keyword, "must be an object of schemas");
     json_object_keylen_foreach((json_t *)value, name, bytes, part)
     {
@@ -186,6 +192,7 @@ static void negate_prefix(const negation *n, const char *keyword, const json_t *
     compiler *c = n->e->c;
     json_t *options = schema_made_list(c);
     char index[24];
+    schema_check_elements(c, n->node, keyword, value);
     for (size_t i = 0; i < json_array_size(value) && !c->failed; i++) {
         json_t *list = schema_made_list(c), *option = schema_made_typed(c, "array"),
                *least = schema_made_integer(c, (long long)i + 1);
@@ -204,6 +211,8 @@ static void negate_prefix(const negation *n, const char *keyword, const json_t *
 static void negate_rest(const negation *n, const char *keyword, const json_t *value)
 {
     bool elements = strcmp(keyword, "items") == 0;
+    if (strcmp(keyword, "additionalProperties") != 0)
+        schema_check_elements(n->e->c, n->node, keyword, value);
     bool said = strcmp(keyword, "additionalItems") != 0 || json_is_array(json_object_get(n->node->schema, "items"));
     if (elements && json_is_array(value))
         negate_prefix(n, keyword, value);
@@ -300,7 +309,7 @@ static void negate_dependent(const negation *n, const char *keyword, const json_
     json_t *options = schema_made_list(c), *part;
     const char *name;
     size_t bytes;
-    if (!json_is_object(value))
+    if (!qn_json_is_object(value))
         schema_fail(c, n->node, keyword, "must be an object");
     json_object_keylen_foreach((json_t *)value, name, bytes, part)
     {

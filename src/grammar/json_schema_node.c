@@ -118,6 +118,9 @@ const schema_node *schema_new_node(compiler *c, const json_t *schema, const char
     if (!qn_json_is_object(schema) && !json_is_boolean(schema))
         schema_fail(c, node, NULL, "not a schema but a value of type %s: a schema is an object or a boolean",
                     schema ? qn_json_type_name(schema) : "unknown");
+    const json_t *nullable = json_object_get(schema, "nullable");
+    if (nullable && !json_is_boolean(nullable))
+        schema_fail(c, node, "nullable", "must be true or false");
     return node;
 }
 

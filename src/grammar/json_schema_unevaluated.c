@@ -5,16 +5,31 @@
 
 #include "grammar/json_schema_expansion.h"
 
+/* How an object of a document is read: its keys are keywords, or they are names of the document's own. */
+static bool has_unevaluated(const json_t *part, bool names)
+{
+    static const char *const of_names[] = {"properties",   "patternProperties", "dependentSchemas",
+                                           "dependencies", "definitions",       "$defs"};
+    const char *key;
+    json_t *inner;
+    bool found = false;
+    json_object_foreach((json_t *)part, key, inner)
+    {
+        bool inner_names = false;
+        found = found ||
+                (!names && (strcmp(key, "unevaluatedProperties") == 0 || strcmp(key, "unevaluatedItems") == 0));
+        for (size_t i = 0; !names && i < sizeof of_names / sizeof *of_names; i++)
+            inner_names = inner_names || strcmp(key, of_names[i]) == 0;
+        found = found || has_unevaluated(inner, inner_names);
+    }
+    for (size_t i = 0; i < json_array_size(part) && !found; i++)
+        found = has_unevaluated(json_array_get(part, i), false);
+    return found;
+}
+
 bool schema_has_unevaluated(const json_t *document)
 {
-    const char *key;
-    json_t *part;
-    bool found = false;
-    json_object_foreach((json_t *)document, key, part)
-        found = found || strncmp(key, "unevaluated", 11) == 0 || schema_has_unevaluated(part);
-    for (size_t i = 0; i < json_array_size(document) && !found; i++)
-        found = schema_has_unevaluated(json_array_get(document, i));
-    return found;
+    return has_unevaluated(document, false);
 }
 
 bool schema_is_within(const pending *at, const pending *outer)

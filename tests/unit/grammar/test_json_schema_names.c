@@ -70,6 +70,31 @@ static void test_unevaluated(void **state)
     SCHEMA_CHECK(examples);
 }
 
+static void test_a_name_like_a_keyword_of_the_unevaluated_is_none(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"anyOf\":[{\"const\":1},{\"const\":2},{\"const\":3},{\"const\":4},{\"const\":5},{\"const\":6},{\"const\":7}"
+         ","
+         "{\"type\":\"object\",\"properties\":{\"unevaluatedItems\":{\"type\":\"null\"}},\"unevaluated\":1}],"
+         "\"$defs\":{\"unevaluatedProperties\":{}}}",
+         {"7", "{\"unevaluatedItems\":null}"},
+         {"8", "{\"unevaluatedItems\":1}"}},
+        /* the definition's name is no keyword; what it holds is */
+        {"{\"$ref\":\"#/$defs/"
+         "unevaluatedItems\",\"$defs\":{\"unevaluatedItems\":{\"anyOf\":[{\"prefixItems\":[{\"const\":1}]},"
+         "{\"prefixItems\":[true,{\"const\":2}]}],\"unevaluatedItems\":false,\"type\":\"array\"}}}",
+         {"[1,2]", "[3,2]", "[1]"},
+         {"[1,2,3]", "[1,3]"}},
+    };
+    SCHEMA_CHECK(examples);
+    static const schema_refusal refusals[] = {
+        {"{\"$ref\":\"#/properties\",\"properties\":{\"unevaluatedProperties\":false}}",
+         "schema: /properties/unevaluatedProperties: cannot be enforced: no schema stands there"},
+    };
+    SCHEMA_CHECK_REFUSALS(refusals);
+}
+
 /* No text is accepted that a repeated name would make too short. */
 static void test_least_members(void **state)
 {
@@ -106,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_property_names),
         cmocka_unit_test(test_unevaluated),
+        cmocka_unit_test(test_a_name_like_a_keyword_of_the_unevaluated_is_none),
         cmocka_unit_test(test_least_members),
     };
     return cmocka_run_group_tests(tests, schema_init_json, NULL);
