@@ -54,14 +54,15 @@ static bool grow_links(compiler *c)
 {
     compile_literals *l = c->literals;
     size_t before = l->link_capacity;
-    uint32_t *old = l->links, *links = qn_alloc_zero(before ? 2 * before : 64, sizeof *links);
+    size_t capacity = before ? 2 * before : 64;
+    uint32_t *old = l->links, *links = qn_alloc_zero(capacity, sizeof *links);
     if (!links) {
         qn_error err;
-        qn_fail_memory(&err, "grammar", 2 * before * sizeof *links);
+        qn_fail_memory(&err, "grammar", capacity * sizeof *links);
         qn_grammar_builder_fail(c->b, &err);
         return false;
     }
-    l->link_capacity = before ? 2 * before : 64;
+    l->link_capacity = capacity;
     for (size_t i = 0; i < before; i++)
         if (old[i] != 0)
             put_link(c, links, old[i]);

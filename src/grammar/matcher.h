@@ -26,9 +26,11 @@ void qn_matcher_free(qn_matcher *matcher);                                      
 size_t qn_matcher_bytes(qn_matcher *matcher, const void *bytes, size_t count);
 bool qn_matcher_token(qn_matcher *matcher, int32_t token); /* one letter; false: refused, the place as before */
 
-bool qn_matcher_can_end(const qn_matcher *matcher);   /* what came is a word */
-bool qn_matcher_must_end(const qn_matcher *matcher);  /* and nothing can follow */
-bool qn_matcher_exhausted(const qn_matcher *matcher); /* some byte was refused for a bound, or for want of memory: */
-bool qn_matcher_short_of_memory(const qn_matcher *matcher); /* the last one */
+bool qn_matcher_can_end(const qn_matcher *matcher);  /* what came is a word */
+bool qn_matcher_must_end(const qn_matcher *matcher); /* and nothing can follow */
+/* Some byte was refused for a bound, or for want of memory. */
+bool qn_matcher_exhausted(const qn_matcher *matcher);
+/* The last one was, for want of memory. */
+bool qn_matcher_short_of_memory(const qn_matcher *matcher);
 
 #endif

@@ -29,9 +29,8 @@ void qn_mask_cache_free(qn_mask_cache *cache);
 size_t qn_mask_cache_bytes(qn_mask_cache *cache);
 
 /* Sets bit t % 64 of allowed[t / 64] for each token that may come next; the words come zeroed. The end of the answer is
- * the caller's matter (qn_matcher_can_end). QN_USAGE: the grammar has too many readings here. QN_RESOURCE: out of
- * memory.
- */
+ * the caller's matter (qn_matcher_can_end). Errors: QN_USAGE, the grammar has too many readings here; QN_RESOURCE, out
+ * of memory. */
 qn_status qn_mask_fill(qn_mask_cache *cache, const qn_matcher *matcher, uint64_t *allowed, qn_error *err);
 
 #endif
