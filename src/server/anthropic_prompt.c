@@ -6,7 +6,7 @@ static void report(qn_server *server, const qn_anthropic_request *r)
     qn_server_report_fields(server, "", &r->unknown);
     qn_server_report_fields(server, "messages[].", &r->unknown_message);
     qn_server_report_fields(server, "tools[].", &r->unknown_tool);
-    qn_server_report_unread(server, r->kwargs);
+    qn_server_report_unread(server, r->kwargs.values);
     qn_generate_report(server, &r->generation);
 }
 
@@ -25,8 +25,9 @@ qn_status qn_anthropic_prompt(qn_server *server, const qn_http_request *request,
     }
     if (status == QN_OK) {
         status = qn_engine_chat_prompt_ending(server->engine, out->messages, qn_tool_choice_shown(&out->tools),
-                                              out->kwargs, out->prefill ? QN_PROMPT_CONTINUES : QN_PROMPT_OPENS_MESSAGE,
-                                              prompt, err);
+                                              out->kwargs.values,
+                                              out->prefill ? QN_PROMPT_CONTINUES : QN_PROMPT_OPENS_MESSAGE, prompt,
+                                              err);
     }
     if (status != QN_OK) {
         qn_anthropic_request_free(out);

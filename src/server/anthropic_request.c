@@ -8,7 +8,6 @@
 #include "server/anthropic_tools.h"
 #include "server/request_body.h"
 #include "server/steering.h"
-#include "server/template_kwargs.h"
 
 enum { LEAST_BUDGET = 1024 };
 
@@ -105,10 +104,12 @@ static qn_status read_budget(qn_anthropic_request *r, const json_t *thinking, bo
                              LEAST_BUDGET);
     }
     qn_generation_fields *generation = &r->generation;
-    if (!generation->has_thinking_budget || generation->thinking_budget > (size_t)budget) {
-        generation->has_thinking_budget = true;
-        generation->thinking_budget = (size_t)budget;
+    if (generation->has_thinking_budget && generation->thinking_budget != (size_t)budget) {
+        return qn_fail_field(err, QN_USAGE, "thinking",
+                             "thinking.budget_tokens: thinking_token_budget says otherwise: send one of them");
     }
+    generation->has_thinking_budget = true;
+    generation->thinking_budget = (size_t)budget;
     if (!counting && (size_t)budget >= r->generation.max_tokens) {
         return qn_fail_field(err, QN_USAGE, "thinking",
                              "thinking.budget_tokens: %lld is not less than max_tokens: send less", (long long)budget);
@@ -116,8 +117,6 @@ static qn_status read_budget(qn_anthropic_request *r, const json_t *thinking, bo
     return QN_OK;
 }
 
-/* GLM's templates think unless enable_thinking is false, so it is set only where it changes something: some templates
- * always think and never read it, which is for the log to tell those only who asked for no thoughts. */
 static qn_status read_thinking(qn_anthropic_request *r, bool counting, qn_error *err)
 {
     static const qn_field thinking_fields[] = {{.name = "type"}, {.name = "budget_tokens"}, {.name = "display"}};
@@ -139,14 +138,11 @@ static qn_status read_thinking(qn_anthropic_request *r, bool counting, qn_error 
         return qn_fail_field(err, QN_USAGE, "thinking", "thinking.%s", inner.message);
     }
     r->hides_thoughts = display != NULL && strcmp(display, "omitted") == 0;
-    if (disabled) {
-        return qn_template_kwargs_set(r->kwargs, r->document, "thinking", "enable_thinking", json_false(), err);
+    if (!enabled && qn_field_get(thinking, "budget_tokens") != NULL) {
+        return qn_fail_field(err, QN_USAGE, "thinking", "thinking.budget_tokens: only with type enabled: leave it out");
     }
     qn_status status = enabled ? read_budget(r, thinking, counting, err) : QN_OK;
-    if (status == QN_OK && json_object_get(r->kwargs, "enable_thinking") != NULL) {
-        status = qn_template_kwargs_set(r->kwargs, r->document, "thinking", "enable_thinking", json_true(), err);
-    }
-    return status;
+    return status == QN_OK ? qn_template_think_set(&r->kwargs, "thinking", "thinking.type", !disabled, err) : status;
 }
 
 static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
@@ -166,9 +162,9 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
         return status;
     }
     const json_t *effort = qn_field_get(config, "effort");
-    return effort == NULL
-               ? QN_OK
-               : qn_template_effort_set(r->kwargs, r->document, "output_config", "output_config.effort", effort, err);
+    return effort == NULL ? QN_OK
+                          : qn_template_effort_set(&r->kwargs, "output_config", "output_config.effort", effort,
+                                                   QN_EFFORT_OF_ANSWER, err);
 }
 
 /* By its older name, and by those of other servers. */
@@ -250,7 +246,7 @@ void qn_anthropic_request_free(qn_anthropic_request *request)
     qn_tool_choice_free(&request->tools);
     qn_format_fields_free(&request->form);
     json_decref(request->messages);
-    json_decref(request->kwargs);
+    qn_template_kwargs_free(&request->kwargs);
     json_decref(request->steering);
     json_decref(request->document);
     *request = (qn_anthropic_request){0};

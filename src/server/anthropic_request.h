@@ -15,6 +15,7 @@
 #include "server/generation_fields.h"
 #include "server/openai_chat.h"
 #include "server/request_fields.h"
+#include "server/template_kwargs.h"
 #include "server/tool_choice.h"
 
 extern const qn_field_table qn_anthropic_fields;
@@ -26,7 +27,7 @@ typedef struct qn_anthropic_request {
     json_t *messages;  /* in OpenAI's shape (anthropic_messages.h) */
     qn_tool_choice tools;
     qn_format_fields form;
-    json_t *kwargs; /* template variables: the defaults, chat_template_kwargs, thinking and output_config.effort */
+    qn_template_kwargs kwargs; /* the defaults, chat_template_kwargs, reasoning_effort, thinking and output_config */
     qn_generation_fields generation;
     bool stream;
     bool prefill;                      /* the last message is the assistant's: the answer goes on with it */

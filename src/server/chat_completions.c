@@ -9,14 +9,14 @@ static void report_fields(qn_server *server, const qn_chat_request *chat)
 {
     qn_server_report_fields(server, "", &chat->unknown);
     qn_server_report_fields(server, "messages[].", &chat->unknown_message);
-    qn_server_report_unread(server, chat->kwargs);
+    qn_server_report_unread(server, chat->kwargs.values);
     qn_generate_report(server, &chat->generation);
 }
 
 static qn_status make_prompt(const qn_server *server, const qn_chat_request *chat, qn_tokens *out, qn_error *err)
 {
     qn_status status = qn_engine_chat_prompt_ending(server->engine, chat->messages, qn_tool_choice_shown(&chat->tools),
-                                                    chat->kwargs, chat->prompt_end, out, err);
+                                                    chat->kwargs.values, chat->prompt_end, out, err);
     if (status != QN_OK && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "messages");
     }

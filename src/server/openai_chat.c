@@ -7,7 +7,6 @@
 #include "server/openai_fields.h"
 #include "server/openai_tools.h"
 #include "server/request_body.h"
-#include "server/template_kwargs.h"
 
 static const qn_field fields[] = {
     {.name = "messages"},
@@ -21,6 +20,7 @@ static const qn_field fields[] = {
     {.name = "continue_final_message"},
     {.name = "echo"},
     {.name = "include_reasoning"},
+    {.name = "thinking"},
     /* About the caller or its caches, never about the answer. */
     {.name = "safety_identifier", .rule = QN_FIELD_FREE},
     {.name = "prompt_cache_key", .rule = QN_FIELD_FREE},
@@ -34,10 +34,9 @@ static const qn_field fields[] = {
     {.name = "web_search_options", .rule = QN_FIELD_NEUTRAL},
     {.name = "functions", .rule = QN_FIELD_NEUTRAL},
     {.name = "function_call", .rule = QN_FIELD_NEUTRAL},
-    /* vLLM's and Z.ai's. */
+    /* vLLM's. */
     {.name = "best_of", .rule = QN_FIELD_NEUTRAL, .neutral = "1"},
     {.name = "add_special_tokens", .rule = QN_FIELD_NEUTRAL, .neutral = "false"},
-    {.name = "thinking", .rule = QN_FIELD_NEUTRAL},
 };
 static const qn_field_table *const also[] = {&qn_openai_field_table, &qn_steering_fields, &qn_format_field_table,
                                              &qn_template_fields, NULL};
@@ -135,6 +134,9 @@ static qn_status read_request(qn_chat_request *request, const qn_chat_defaults *
         status = qn_template_kwargs_read(document, defaults->kwargs, &request->kwargs, err);
     }
     if (status == QN_OK) {
+        status = qn_template_thinking_read(document, &request->kwargs, &request->unknown, err);
+    }
+    if (status == QN_OK) {
         status = qn_chat_messages_normalise(qn_field_get(document, "messages"), &request->messages,
                                             &request->unknown_message, err);
     }
@@ -161,7 +163,7 @@ void qn_chat_request_free(qn_chat_request *request)
     qn_format_fields_free(&request->form);
     qn_tool_choice_free(&request->tools);
     json_decref(request->messages);
-    json_decref(request->kwargs);
+    qn_template_kwargs_free(&request->kwargs);
     json_decref(request->document);
     *request = (qn_chat_request){0};
 }

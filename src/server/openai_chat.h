@@ -15,6 +15,7 @@
 #include "server/generation_fields.h"
 #include "server/openai_fields.h"
 #include "server/request_fields.h"
+#include "server/template_kwargs.h"
 #include "server/tool_choice.h"
 
 extern const qn_field_table qn_chat_fields;
@@ -25,10 +26,10 @@ typedef struct qn_chat_defaults {
 } qn_chat_defaults;
 
 typedef struct qn_chat_request {
-    json_t *document;  /* the body; the pointers below point into it */
-    const char *model; /* NULL: not said */
-    json_t *messages;  /* normalised (chat_messages.h) */
-    json_t *kwargs;    /* template variables: the defaults, chat_template_kwargs and reasoning_effort */
+    json_t *document;          /* the body; the pointers below point into it */
+    const char *model;         /* NULL: not said */
+    json_t *messages;          /* normalised (chat_messages.h) */
+    qn_template_kwargs kwargs; /* the defaults, chat_template_kwargs, reasoning_effort and thinking */
     qn_generation_fields generation;
     qn_format_fields form;
     qn_tool_choice tools;

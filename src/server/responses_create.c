@@ -115,7 +115,7 @@ static void report_fields(qn_server *server, const qn_responses_request *r)
 {
     qn_server_report_fields(server, "", &r->unknown);
     qn_server_report_fields(server, "input[].", &r->unknown_item);
-    qn_server_report_unread(server, r->kwargs);
+    qn_server_report_unread(server, r->kwargs.values);
     qn_generate_report(server, &r->generation);
 }
 
@@ -195,8 +195,8 @@ static void free_conversation(qn_server *server, conversation *c)
 static qn_status make_prompt(const qn_server *server, const qn_responses_request *r, qn_tokens *out,
                              qn_api_error *error, qn_error *err)
 {
-    qn_status status = qn_engine_chat_prompt(server->engine, r->messages, qn_tool_choice_shown(&r->tools), r->kwargs,
-                                             out, err);
+    qn_status status = qn_engine_chat_prompt(server->engine, r->messages, qn_tool_choice_shown(&r->tools),
+                                             r->kwargs.values, out, err);
     if (status != QN_OK && err->field[0] == '\0') {
         snprintf(err->field, sizeof err->field, "input");
     }

@@ -10,7 +10,6 @@
 #include "server/responses_input.h"
 #include "server/responses_references.h"
 #include "server/steering.h"
-#include "server/template_kwargs.h"
 
 static const qn_field fields[] = {
     {.name = "model"},
@@ -46,8 +45,9 @@ static const qn_field fields[] = {
     {.name = "prompt", .rule = QN_FIELD_NEUTRAL},
     {.name = "context_management", .rule = QN_FIELD_NEUTRAL, .neutral = "[]"},
     {.name = "moderation", .rule = QN_FIELD_NEUTRAL},
-    /* quern's own, as the other endpoints have it. */
+    /* As the other endpoints have them. */
     {.name = "stop"},
+    {.name = "thinking"},
 };
 static const qn_field_table *const also[] = {&qn_steering_fields, &qn_format_field_table, &qn_template_fields, NULL};
 
@@ -173,9 +173,12 @@ static qn_status read_reasoning(qn_responses_request *r, const qn_chat_defaults 
         return qn_fail_field(err, QN_USAGE, "reasoning", "reasoning.%s", inner.message);
     }
     const json_t *effort = qn_field_get(reasoning, "effort");
-    return effort == NULL
-               ? QN_OK
-               : qn_template_effort_set(r->kwargs, r->document, "reasoning", "reasoning.effort", effort, err);
+    qn_status status = QN_OK;
+    if (effort != NULL) {
+        status = qn_template_effort_set(&r->kwargs, "reasoning", "reasoning.effort", effort, QN_EFFORT_OF_THOUGHTS,
+                                        err);
+    }
+    return status == QN_OK ? qn_template_thinking_read(r->document, &r->kwargs, &r->unknown, err) : status;
 }
 
 /* ---- tools ---- */
@@ -257,7 +260,7 @@ void qn_responses_request_free(qn_responses_request *request)
     json_decref(request->input);
     qn_tool_choice_free(&request->tools);
     qn_format_fields_free(&request->form);
-    json_decref(request->kwargs);
+    qn_template_kwargs_free(&request->kwargs);
     json_decref(request->steering);
     json_decref(request->document);
     *request = (qn_responses_request){0};

@@ -14,6 +14,7 @@
 #include "server/generation_fields.h"
 #include "server/openai_chat.h"
 #include "server/request_fields.h"
+#include "server/template_kwargs.h"
 #include "server/tool_choice.h"
 
 extern const qn_field_table qn_responses_fields;
@@ -29,7 +30,7 @@ typedef struct qn_responses_request {
     json_t *messages;     /* in OpenAI's chat shape, instructions first; NULL while needs_store */
     qn_tool_choice tools;
     qn_format_fields form;
-    json_t *kwargs; /* template variables: the defaults, chat_template_kwargs and reasoning.effort */
+    qn_template_kwargs kwargs; /* the defaults, chat_template_kwargs, reasoning.effort and thinking */
     qn_generation_fields generation;
     bool stream;
     qn_unknown_fields unknown;      /* top-level fields never heard of */

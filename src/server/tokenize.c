@@ -10,6 +10,7 @@
 #include "server/logprobs_json.h"
 #include "server/openai_fields.h"
 #include "server/openai_parts.h"
+#include "server/openai_tools.h"
 #include "server/request_body.h"
 #include "server/template_kwargs.h"
 #include "text/detokenizer.h"
@@ -61,65 +62,49 @@ static void serve(qn_server *server, const qn_http_request *request, worker work
 
 /* ---- /tokenize ---- */
 
-static qn_status check_tools(const json_t *tools, qn_error *err)
+/* What chat completions read of a conversation, so that the ids are those that it would have. */
+static qn_status encode_chat(qn_server *server, const json_t *document, qn_tokens *out, qn_error *err)
 {
-    if (tools != NULL && !json_is_array(tools)) {
-        return qn_fail_field(err, QN_USAGE, "tools", "tools: %s given: send a list", qn_json_type_name(tools));
-    }
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *function = json_object_get(json_array_get(tools, i), "function");
-        if (!json_is_string(json_object_get(function, "name"))) {
-            return qn_fail_field(err, QN_USAGE, "tools",
-                                 "tools: entry %zu is no function with a name: send {\"type\": \"function\", "
-                                 "\"function\": {\"name\": ...}}",
-                                 i);
-        }
-    }
-    return QN_OK;
-}
-
-static qn_status encode_messages(qn_server *server, const json_t *document, const json_t *messages,
-                                 const json_t *kwargs, qn_tokens *out, qn_error *err)
-{
-    const json_t *tools = qn_field_get(document, "tools");
+    json_t *messages = NULL;
+    qn_template_kwargs kwargs = {0};
+    qn_tool_choice tools = {0};
     qn_prompt_end end = QN_PROMPT_OPENS_MESSAGE;
-    qn_status status = check_tools(tools, err);
+    qn_unknown_fields unknown = {0}, unknown_message = {0};
+    qn_status status = qn_openai_tools_read(document, true, &tools, &unknown, err);
     if (status == QN_OK) {
         status = qn_openai_read_prompt_end(document, &end, err);
     }
     if (status == QN_OK) {
-        status = qn_engine_chat_prompt_ending(server->engine, messages, json_array_size(tools) > 0 ? tools : NULL,
-                                              kwargs, end, out, err);
-    }
-    if (status != QN_OK && err->field[0] == '\0') {
-        snprintf(err->field, sizeof err->field, "messages");
-    }
-    return status;
-}
-
-static qn_status encode_chat(qn_server *server, const json_t *document, qn_tokens *out, qn_error *err)
-{
-    json_t *messages = NULL, *kwargs = NULL;
-    qn_unknown_fields unknown = {0};
-    qn_status status = qn_template_kwargs_read(document, server->options.template_kwargs, &kwargs, err);
-    if (status == QN_OK) {
-        status = qn_chat_messages_normalise(qn_field_get(document, "messages"), &messages, &unknown, err);
+        status = qn_template_kwargs_read(document, server->options.template_kwargs, &kwargs, err);
     }
     if (status == QN_OK) {
-        qn_server_report_fields(server, "messages[].", &unknown);
-        qn_server_report_unread(server, kwargs);
-        status = encode_messages(server, document, messages, kwargs, out, err);
+        status = qn_template_thinking_read(document, &kwargs, &unknown, err);
+    }
+    if (status == QN_OK) {
+        status = qn_chat_messages_normalise(qn_field_get(document, "messages"), &messages, &unknown_message, err);
+    }
+    if (status == QN_OK) {
+        qn_server_report_fields(server, "", &unknown);
+        qn_server_report_fields(server, "messages[].", &unknown_message);
+        qn_server_report_unread(server, kwargs.values);
+        status = qn_engine_chat_prompt_ending(server->engine, messages, qn_tool_choice_shown(&tools), kwargs.values,
+                                              end, out, err);
+        if (status != QN_OK && err->field[0] == '\0') {
+            snprintf(err->field, sizeof err->field, "messages");
+        }
     }
     json_decref(messages);
-    json_decref(kwargs);
+    qn_template_kwargs_free(&kwargs);
+    qn_tool_choice_free(&tools);
     return status;
 }
 
 static qn_status encode_text(const qn_server *server, const json_t *document, const json_t *prompt, qn_tokens *out,
                              qn_error *err)
 {
-    static const char *const of_chats[] = {"tools", "chat_template_kwargs", "reasoning_effort", "add_generation_prompt",
-                                           "continue_final_message"};
+    static const char *const of_chats[] = {
+        "tools",    "tool_choice",           "parallel_tool_calls",   "chat_template_kwargs", "reasoning_effort",
+        "thinking", "add_generation_prompt", "continue_final_message"};
     for (size_t i = 0; i < sizeof of_chats / sizeof of_chats[0]; i++) {
         if (qn_field_get(document, of_chats[i]) != NULL) {
             return qn_fail_field(err, QN_USAGE, of_chats[i], "%s: only with messages: leave it out", of_chats[i]);
@@ -165,11 +150,14 @@ static const qn_field text_fields[] = {
     {.name = "prompt"},
     {.name = "messages"},
     {.name = "tools"},
+    {.name = "tool_choice"},
+    {.name = "parallel_tool_calls"},
     {.name = "return_token_strs"},
     {.name = "add_generation_prompt"},
     {.name = "continue_final_message"},
     {.name = "chat_template_kwargs"},
     {.name = "reasoning_effort"},
+    {.name = "thinking"},
     {.name = "add_special_tokens", .rule = QN_FIELD_FREE}, /* there are none to add */
     {.name = "user", .rule = QN_FIELD_FREE},
     {.name = "chat_template", .rule = QN_FIELD_NEUTRAL},

@@ -183,6 +183,42 @@ def test_words_for_efforts_mean_the_same_in_every_api(server, api):
         assert ask(server, api, own) == ask(server, api, {"chat_template_kwargs": kwargs}), word
 
 
+OFF = {"thinking": {"type": "disabled"}}
+ON = {"chat": {"thinking": {"type": "enabled"}}, "responses": {"thinking": {"type": "enabled"}},
+      "messages": {"thinking": {"type": "adaptive"}}}
+
+
+@pytest.mark.parametrize("api", OF_CONVERSATIONS)
+@pytest.mark.parametrize("fields, beside", [
+    (OFF, {"reasoning_effort": "max"}), (OFF, {"chat_template_kwargs": {"enable_thinking": True}}),
+    (OFF, {"chat_template_kwargs": {"reasoning_effort": "low"}}), (ON, {"reasoning_effort": "none"}),
+    (ON, {"chat_template_kwargs": {"enable_thinking": False}}),
+    ({"reasoning_effort": "none"}, {"chat_template_kwargs": {"reasoning_effort": "low"}}),
+    ({"reasoning_effort": "high"}, {"chat_template_kwargs": {"enable_thinking": False}}),
+], ids=json.dumps)
+def test_fields_that_contradict_each_other_are_both_named(server, api, fields, beside):
+    fields = fields.get(api, fields)
+    message = refused(server, api, {**fields, **beside})
+    for name, value in (*fields.items(), *beside.items()):
+        assert (f"{name}.{next(iter(value))}" if isinstance(value, dict) else name) in message, message
+
+
+def test_thinking_means_the_same_in_every_api(start_server, tiny, tmp_path):
+    """With a template that knows how not to think. Anthropic's effort is of the answer, and goes with no thoughts."""
+    template = tmp_path / "template.jinja"
+    template.write_text((tiny / "chat_template.jinja").read_text(encoding="utf-8") +
+                        "{%- if enable_thinking is defined and not enable_thinking -%}No 4711 bridge.</think>{%- endif -%}",
+                        encoding="utf-8")
+    server = start_server("--chat-template", template)
+    for api in OF_CONVERSATIONS:
+        plain = ask(server, api, {})
+        off = ask(server, api, {"chat_template_kwargs": {"enable_thinking": False}})
+        assert ask(server, api, OFF) == ask(server, api, {**OFF, "reasoning_effort": "none"}) == off != plain
+        assert ask(server, api, ON[api]) == plain
+    low = ask(server, "messages", {"chat_template_kwargs": {"enable_thinking": False, "reasoning_effort": "low"}})
+    assert ask(server, "messages", {**OFF, "output_config": {"effort": "low"}}) == low
+
+
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("fields", [
     {"top_k": -2}, {"min_p": 2}, {"repetition_penalty": 0}, {"seed": "x"}, {"stop_token_ids": [-1]},

@@ -59,8 +59,27 @@ def test_template_variables_reach_the_template(server):
     assert kept["count"] > cleared["count"]
 
 
+@pytest.mark.parametrize("fields", [
+    {"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]}, {"tools": TOOLS, "tool_choice": "none"},
+    {"thinking": {"type": "disabled"}}, {"reasoning_effort": "low", "thinking": {"type": "enabled"}},
+])
+def test_what_shapes_a_chats_prompt_shapes_the_ids(server, fields):
+    prompt = answer(server, chat(max_tokens=1, return_token_ids=True, **fields))["prompt_token_ids"]
+    assert tokenize(server, messages=chat()["messages"], **fields)["tokens"] == prompt
+
+
+def test_thoughts_of_earlier_turns_are_cleared(server):
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "thought"},
+                {"role": "user", "content": "c"}]
+    for clears in (True, False):
+        told = tokenize(server, messages=messages, thinking={"type": "enabled", "clear_thinking": clears})
+        assert told == tokenize(server, messages=messages, chat_template_kwargs={"clear_thinking": clears})
+
+
 @pytest.mark.parametrize("field, fields", [
-    ("prompt", {}), ("prompt", {"prompt": "a", "messages": chat()["messages"]}), ("prompt", {"prompt": 5}),
+    ("prompt", {}), ("thinking", {"prompt": "a", "thinking": {"type": "enabled"}}),
+    ("tools", {"messages": chat()["messages"], "tools": [{"type": "web_search", "function": {"name": "f"}}]}),
+    ("thinking", {"messages": chat()["messages"], "thinking": {"type": "disabled"}, "reasoning_effort": "high"}), ("prompt", {"prompt": "a", "messages": chat()["messages"]}), ("prompt", {"prompt": 5}),
     ("prompt", {"prompt": [1]}), ("messages", {"messages": []}), ("messages", {"messages": "a"}),
     ("tools", {"messages": chat()["messages"], "tools": "f"}), ("tools", {"messages": chat()["messages"], "tools": [5]}),
     ("tools", {"messages": chat()["messages"], "tools": [{"type": "function"}]}), ("tools", {"prompt": "a", "tools": TOOLS}),

@@ -86,7 +86,7 @@ static void read_chat(const char *body, size_t bytes, const qn_chat_defaults *de
     qn_error err;
     if (accepted(qn_chat_request_parse(body, bytes, defaults, &r, &err), &err)) {
         check_generation(&r.generation);
-        check_prompt(r.messages, r.kwargs, &r.tools);
+        check_prompt(r.messages, r.kwargs.values, &r.tools);
         require(r.logprobs >= -1 && r.logprobs <= QN_MAX_LOGPROBS);
         qn_chat_request_free(&r);
     }
@@ -155,7 +155,7 @@ static void read_response(const char *body, size_t bytes, const qn_chat_defaults
     if (accepted(qn_responses_request_parse(body, bytes, defaults, &r, &err), &err)) {
         check_generation(&r.generation);
         if (!r.needs_store || accepted(qn_responses_request_continue(&r, NULL, NULL, &err), &err)) {
-            check_prompt(r.messages, r.kwargs, &r.tools);
+            check_prompt(r.messages, r.kwargs.values, &r.tools);
             check_kept(r.input);
         }
         qn_responses_request_free(&r);
@@ -168,7 +168,7 @@ static void read_messages(const char *body, size_t bytes, bool counting, const q
     qn_error err;
     if (accepted(qn_anthropic_request_parse(body, bytes, counting, defaults, &r, &err), &err)) {
         check_generation(&r.generation);
-        check_prompt(r.messages, r.kwargs, &r.tools);
+        check_prompt(r.messages, r.kwargs.values, &r.tools);
         require(counting || r.generation.max_tokens > 0);
         qn_anthropic_request_free(&r);
     }

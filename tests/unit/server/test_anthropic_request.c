@@ -68,7 +68,7 @@ static void test_defaults(void **state)
     assert_int_equal(r.generation.n, 1);
     assert_false(r.stream || r.generation.has_thinking_budget || r.hides_thoughts || r.prefill);
     assert_null(r.tools.list);
-    assert_int_equal(json_object_size(r.kwargs), 0);
+    assert_int_equal(json_object_size(r.kwargs.values), 0);
     assert_int_equal(json_array_size(r.messages), 1);
     qn_anthropic_request_free(&r);
 }
@@ -94,9 +94,9 @@ static void test_all_fields(void **state)
     assert_true(r.stream && r.generation.has_thinking_budget && r.hides_thoughts && r.generation.ignore_eos &&
                 r.generation.seed_given);
     assert_int_equal(r.generation.sampling.top_k, 7);
-    assert_string_equal(json_string_value(json_object_get(r.kwargs, "reasoning_effort")), "high");
-    assert_true(json_is_true(json_object_get(r.kwargs, "clear_thinking")));
-    assert_null(json_object_get(r.kwargs, "enable_thinking"));
+    assert_string_equal(json_string_value(json_object_get(r.kwargs.values, "reasoning_effort")), "high");
+    assert_true(json_is_true(json_object_get(r.kwargs.values, "clear_thinking")));
+    assert_null(json_object_get(r.kwargs.values, "enable_thinking"));
     assert_int_equal(r.unknown.total, 1);
     assert_string_equal(r.unknown.names[0], "mood");
     assert_int_equal(r.tools.demand, QN_TOOLS_NONE);
@@ -181,11 +181,11 @@ static void test_thinking(void **state)
     qn_anthropic_request r;
     qn_error err;
     assert_int_equal(parse(WITH("'thinking':{'type':'disabled'}"), &r, &err), QN_OK);
-    assert_true(json_is_false(json_object_get(r.kwargs, "enable_thinking")));
+    assert_true(json_is_false(json_object_get(r.kwargs.values, "enable_thinking")));
     qn_anthropic_request_free(&r);
     json_t *off = json_pack("{s:b}", "enable_thinking", 0);
     assert_int_equal(parse_with(WITH("'thinking':{'type':'adaptive'}"), false, off, &r, &err), QN_OK);
-    assert_true(json_is_true(json_object_get(r.kwargs, "enable_thinking")));
+    assert_true(json_is_true(json_object_get(r.kwargs.values, "enable_thinking")));
     qn_anthropic_request_free(&r);
     json_decref(off);
     assert_refused(WITH("'thinking':true"), "thinking", "enabled");
@@ -193,10 +193,38 @@ static void test_thinking(void **state)
     assert_refused(WITH("'thinking':{'type':'enabled'}"), "thinking", "budget_tokens: missing");
     assert_refused(WITH("'thinking':{'type':'enabled','budget_tokens':1000}"), "thinking", "too small");
     assert_refused(WITH("'thinking':{'type':'enabled','budget_tokens':2048}"), "thinking", "max_tokens");
-    assert_refused(WITH("'thinking':{'type':'disabled'},'chat_template_kwargs':{'enable_thinking':true}"), "thinking",
-                   "otherwise");
+    assert_refused(WITH("'thinking':{'type':'adaptive','budget_tokens':2048}"), "thinking", "only with type enabled");
+    assert_refused(WITH("'thinking':{'type':'disabled','budget_tokens':2048}"), "thinking", "only with type enabled");
+    assert_accepted(WITH("'thinking':{'type':'disabled'},'output_config':{'effort':'max'}"));
     assert_refused(WITH("'output_config':{'effort':'some'}"), "output_config", "xhigh");
     assert_refused(WITH("'output_config':[]"), "output_config", "object");
+}
+
+static void fields_that_contradict_are_both_named(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {WITH("'thinking':{'type':'adaptive'},'reasoning_effort':'none'"),
+         "thinking.type: reasoning_effort says otherwise: send one of them"},
+        {WITH("'thinking':{'type':'disabled'},'reasoning_effort':'max'"),
+         "thinking.type: reasoning_effort says otherwise"},
+        {WITH("'thinking':{'type':'disabled'},'chat_template_kwargs':{'enable_thinking':true}"),
+         "thinking.type: chat_template_kwargs.enable_thinking says otherwise"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_refused(cases[i][0], "thinking", cases[i][1]);
+    }
+    assert_refused(WITH("'thinking':{'type':'adaptive'},'output_config':{'effort':'none'}"), "output_config",
+                   "output_config.effort: thinking.type says otherwise");
+    assert_refused(WITH("'reasoning_effort':'none','output_config':{'effort':'low'}"), "output_config",
+                   "output_config.effort: reasoning_effort says otherwise");
+    static const char longer[] = "{'max_tokens':4000,'messages':[{'role':'user','content':'Hi'}],"
+                                 "'thinking':{'type':'enabled','budget_tokens':2048},'thinking_token_budget':%d}";
+    char body[256];
+    snprintf(body, sizeof body, longer, 8);
+    assert_refused(body, "thinking", "thinking.budget_tokens: thinking_token_budget says otherwise");
+    snprintf(body, sizeof body, longer, 2048);
+    assert_accepted(body);
 }
 
 static void test_refusals(void **state)
@@ -254,10 +282,10 @@ static void test_short_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_all_fields),
-        cmocka_unit_test(test_tools),           cmocka_unit_test(test_what_is_held_to_a_grammar),
-        cmocka_unit_test(test_thinking),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_short_of_memory),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_all_fields),
+        cmocka_unit_test(test_tools),    cmocka_unit_test(test_what_is_held_to_a_grammar),
+        cmocka_unit_test(test_thinking), cmocka_unit_test(fields_that_contradict_are_both_named),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_short_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

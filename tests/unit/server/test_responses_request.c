@@ -80,7 +80,7 @@ static void test_all_fields(void **state)
     assert_string_equal(r.generation.max_tokens_field, "max_output_tokens");
     assert_int_equal(r.generation.stop_count, 1);
     assert_true(r.stream && r.tools.demand == QN_TOOLS_NONE && r.generation.seed_given);
-    assert_string_equal(json_string_value(json_object_get(r.kwargs, "reasoning_effort")), "max");
+    assert_string_equal(json_string_value(json_object_get(r.kwargs.values, "reasoning_effort")), "max");
     char *tools = json_dumps(r.tools.list, JSON_COMPACT);
     assert_string_equal(tools, "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
                                "\"parameters\":{\"type\":\"object\"}}}]");
