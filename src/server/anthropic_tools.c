@@ -48,11 +48,12 @@ static qn_status check_tool(size_t index, const json_t *tool, qn_unknown_fields 
         return bad_tool(index, ": send {\"name\": ..., \"description\": ..., \"input_schema\": {...}}", err);
     }
     qn_status status = check_type(index, tool, err);
-    if (status == QN_OK) {
-        status = qn_fields_check(tool, tool_fields, sizeof tool_fields / sizeof tool_fields[0], unknown, err);
-    }
     if (status != QN_OK) {
         return status;
+    }
+    qn_error inner;
+    if (qn_fields_check(tool, tool_fields, sizeof tool_fields / sizeof tool_fields[0], unknown, &inner) != QN_OK) {
+        return qn_fail_field(err, QN_USAGE, "tools", "tools[%zu].%s", index, inner.message);
     }
     const json_t *description = qn_field_get(tool, "description");
     const json_t *strict = qn_field_get(tool, "strict");

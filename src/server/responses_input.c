@@ -125,6 +125,33 @@ static qn_status take_reasoning(reader *r, size_t index, const json_t *item, qn_
     return status;
 }
 
+/* Parsed here, where what is wrong with it can be told by its item. */
+static qn_status read_arguments(size_t index, const json_t *text, json_t **out, qn_error *err)
+{
+    if (json_string_length(text) == 0) {
+        *out = json_object();
+        return *out != NULL ? QN_OK : no_memory(err);
+    }
+    qn_error inner;
+    qn_status status = qn_json_parse_wide(json_string_value(text), json_string_length(text), "arguments", out, &inner);
+    if (status == QN_BAD_INPUT) {
+        return qn_fail_field(err, QN_USAGE, "input", "input[%zu].arguments: not JSON: %s", index, inner.message);
+    }
+    if (status != QN_OK) {
+        *err = inner;
+        return status;
+    }
+    if (!qn_json_is_object(*out)) {
+        qn_fail_field(err, QN_USAGE, "input",
+                      "input[%zu].arguments: the text of JSON that is %s: send that of an object", index,
+                      qn_json_type_name(*out));
+        json_decref(*out);
+        *out = NULL;
+        return QN_USAGE;
+    }
+    return QN_OK;
+}
+
 static qn_status take_call(reader *r, size_t index, const json_t *item, qn_error *err)
 {
     const json_t *id = json_object_get(item, "call_id");
@@ -148,8 +175,13 @@ static qn_status take_call(reader *r, size_t index, const json_t *item, qn_error
             return no_memory(err);
         }
     }
-    json_t *call = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name", name,
-                             "arguments", arguments);
+    json_t *parsed = NULL;
+    status = read_arguments(index, arguments, &parsed, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    json_t *call = json_pack("{s:O, s:s, s:{s:O, s:o}}", "id", id, "type", "function", "function", "name", name,
+                             "arguments", parsed);
     return call != NULL && json_array_append_new(calls, call) == 0 ? QN_OK : no_memory(err);
 }
 

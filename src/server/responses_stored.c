@@ -284,10 +284,17 @@ static bool is_kept(qn_server *server, const qn_http_request *request, char id[Q
     return found;
 }
 
-static bool asks_for_stream(const qn_http_exchange *exchange)
+static qn_status check_stream(const qn_http_exchange *exchange, qn_error *err)
 {
     const char *stream = qn_http_query(exchange, "stream");
-    return stream != NULL && (strcmp(stream, "true") == 0 || strcmp(stream, "1") == 0);
+    if (stream == NULL || strcmp(stream, "false") == 0 || strcmp(stream, "0") == 0) {
+        return QN_OK;
+    }
+    if (strcmp(stream, "true") == 0 || strcmp(stream, "1") == 0) {
+        return qn_fail_field(err, QN_USAGE, "stream",
+                             "stream: only background responses are streamed again: leave it out");
+    }
+    return qn_fail_field(err, QN_USAGE, "stream", "stream: %.40s: send false, or leave it out", stream);
 }
 
 static void report_include(qn_server *server, const qn_http_exchange *exchange)
@@ -306,10 +313,9 @@ void qn_handle_stored_response(void *context, const qn_http_request *request, qn
         return;
     }
     report_include(server, request->exchange);
-    if (asks_for_stream(request->exchange)) {
+    qn_error err;
+    if (check_stream(request->exchange, &err) != QN_OK) {
         qn_response_store_release(server->responses, held);
-        qn_error err;
-        qn_fail_field(&err, QN_USAGE, "stream", "stream: only background responses are streamed again: leave it out");
         qn_reply_error(reply, &err);
         return;
     }

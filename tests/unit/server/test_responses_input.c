@@ -31,7 +31,7 @@ static void assert_becomes(const char *input, const char *wanted)
     json_decref(given);
 }
 
-#define CALL(id) "{'id':'" id "','type':'function','function':{'name':'f','arguments':'{}'}}"
+#define CALL(id) "{'id':'" id "','type':'function','function':{'name':'f','arguments':{}}}"
 #define CALL_ITEM(id) "{'type':'function_call','call_id':'" id "','name':'f','arguments':'{}','status':'completed'}"
 
 static void test_messages(void **state)
@@ -95,6 +95,10 @@ static void test_refusals(void **state)
     assert_refused("[{'role':'user','content':'x'},{'type':'item_reference','id':'x'}]",
                    "input[1]: type item_reference");
     assert_refused("[{'type':'function_call','call_id':'1','name':'f'}]", "arguments");
+    assert_refused("[{'type':'function_call','call_id':'1','name':'f','arguments':'f'}]",
+                   "input[0].arguments: not JSON");
+    assert_refused("[{'type':'function_call','call_id':'1','name':'f','arguments':'[]'}]",
+                   "input[0].arguments: the text of JSON that is array");
     assert_refused("[{'type':'function_call_output','output':'x'}]", "call_id");
     assert_refused("[{'type':'function_call_output','call_id':'1','output':{}}]", "text");
 }
