@@ -180,7 +180,7 @@ qn_status qn_config_rewrite(const char *text, size_t bytes, const char *what, qn
     qn_status status = qn_json_parse_wide(text, bytes, what, &root, err);
     if (status != QN_OK)
         return status;
-    bool is_object = json_is_object(root);
+    bool is_object = qn_json_is_object(root);
     json_decref(root);
     if (!is_object)
         return qn_fail(err, QN_BAD_INPUT, "%s: is no JSON object: fetch the file again", what);

@@ -21,7 +21,7 @@ qn_status qn_text_parse_tools(const char *path, qn_tool_list **out, qn_error *er
         status = qn_json_parse_wide(text, bytes, path, &value, err);
     }
     if (status == QN_OK) {
-        status = qn_tool_list_new(json_is_object(value) ? json_object_get(value, "tools") : value, out, err);
+        status = qn_tool_list_new(qn_json_is_object(value) ? json_object_get(value, "tools") : value, out, err);
         status = status == QN_USAGE ? qn_fail(err, QN_BAD_INPUT, "%s", err->message) : status;
         status = status == QN_OK ? status : qn_error_prefix(err, "%s", path);
     }

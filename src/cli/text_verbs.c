@@ -121,7 +121,7 @@ static qn_status decode_plain(qn_text_tool *tool, const char *input, size_t byte
 
 static qn_status render(qn_text_tool *tool, const json_t *input, qn_error *err)
 {
-    if (!json_is_object(input)) {
+    if (!qn_json_is_object(input)) {
         return qn_fail(err, QN_USAGE, "line: %s: send an object of template variables", qn_json_type_name(input));
     }
     qn_buffer text = {0};
@@ -143,7 +143,7 @@ static qn_status render_plain(qn_text_tool *tool, const char *input, size_t byte
     if (status != QN_OK) {
         return status;
     }
-    if (!json_is_object(context)) {
+    if (!qn_json_is_object(context)) {
         status = qn_fail(err, QN_BAD_INPUT, "input: %s: give an object of template variables",
                          qn_json_type_name(context));
     } else {

@@ -294,7 +294,7 @@ static qn_status narrow_by_keyword(reader *r, const json_t *schema, const char *
 static qn_status read_schema(reader *r, const json_t *schema, int depth, allowed *out, qn_error *err)
 {
     *out = (allowed){.types = json_is_false(schema) ? 0 : EVERYTHING, .literals = NULL};
-    if (!json_is_object(schema) && !json_is_boolean(schema)) {
+    if (!qn_json_is_object(schema) && !json_is_boolean(schema)) {
         return qn_fail(err, QN_USAGE, "%s: a schema is an object or a boolean", qn_json_type_name(schema));
     }
     if (depth > MAX_DEPTH) {

@@ -199,7 +199,7 @@ static qn_status parse_arguments(const json_t *arguments, size_t message, size_t
         return qn_fail_field(err, QN_USAGE, "messages",
                              "messages[%zu].tool_calls[%zu].function.arguments: not JSON: %s", message, call,
                              inner.message);
-    if (json_is_object(*out))
+    if (qn_json_is_object(*out))
         return QN_OK;
     const char *type = qn_json_type_name(*out);
     json_decref(*out);
@@ -294,7 +294,7 @@ static qn_status parsed_messages(const json_t *messages, json_t **out, qn_error 
 static qn_status check_kwargs(const json_t *kwargs, qn_error *err)
 {
     static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
-    if (kwargs && !json_is_object(kwargs))
+    if (kwargs && !qn_json_is_object(kwargs))
         return qn_fail_field(err, QN_USAGE, "chat_template_kwargs", "chat_template_kwargs: must be an object, not %s",
                              qn_json_type_name(kwargs));
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; ++i) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_wide.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "grammar/json_schema.h"
@@ -94,7 +95,7 @@ static qn_status check_keywords(const json_t *parameters, const char *what, qn_e
         return qn_fail_field(err, QN_USAGE, "tools", "%s: /type: arguments are an object: send \"object\"", what);
     }
     const json_t *properties = json_object_get(parameters, "properties");
-    if (properties != NULL && !json_is_object(properties)) {
+    if (properties != NULL && !qn_json_is_object(properties)) {
         return qn_fail_field(err, QN_USAGE, "tools", "%s: /properties: send an object of schemas", what);
     }
     return QN_OK;
@@ -300,7 +301,7 @@ static qn_status held_call(qn_grammar_builder *b, const tags *t, const json_t *f
     qn_expr given = qn_expr_empty(b);
     const json_t *root = json_object_get(function, "parameters"), *object = NULL;
     char place[160];
-    qn_status status = json_is_object(root) ? find_object(root, what, &object, place, err) : QN_OK;
+    qn_status status = qn_json_is_object(root) ? find_object(root, what, &object, place, err) : QN_OK;
     if (status == QN_OK && object != NULL) {
         status = arguments(b, t, root, object, place, &given, err);
     }

@@ -131,7 +131,7 @@ static qn_status read_named(qn_tool_text text, qn_tool_json *out, qn_error *err)
     if (arguments == NULL || json_is_null(arguments)) {
         out->arguments = (qn_tool_text){"{}", 2};
         out->name = name_text;
-    } else if (json_is_object(arguments)) {
+    } else if (qn_json_is_object(arguments)) {
         out->arguments = object_at_start(member(text, key));
         out->name = out->arguments.bytes > 0 ? name_text : out->name;
     } else if (json_is_string(arguments)) {

@@ -42,6 +42,27 @@ def test_a_wide_integer_is_no_schema_of_a_tool(server, path):
     assert "chat_template_kwargs" in message(server.post(path, {**BODIES[path], "chat_template_kwargs": WIDE}))
 
 
+def test_a_wide_integer_is_no_arguments_of_a_call(server):
+    """Neither bare nor in a string; the error names the place as the API has it."""
+    call = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": str(WIDE)}}]}
+    said = message(server.post("/v1/chat/completions", {"messages": [call, {"role": "user", "content": "Hi"}]}))
+    assert said.startswith("messages[0].tool_calls[0].function.arguments: ") and "integer beyond 64 bits" in said
+    for arguments, reason in ((str(WIDE), "integer beyond 64 bits"), ("f", "not JSON"), ("[]", "array")):
+        item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
+        response = server.post("/v1/responses", {"input": [item, {"role": "user", "content": "Hi"}]})
+        said = message(response)
+        assert said.startswith("input[0].arguments: ") and reason in said
+        assert response.json()["error"]["param"] == "input"
+
+
+@pytest.mark.parametrize("path", TOOLS)
+def test_a_wide_integer_is_no_list_of_properties(server, path):
+    tools = TOOLS[path]({"type": "object", "properties": WIDE})
+    choice = {"type": "any"} if path == "/v1/messages" else "required"
+    said = message(server.post(path, {**BODIES[path], "tools": tools, "tool_choice": choice}))
+    assert said.startswith("tools[0]") and "properties: integer beyond 64 bits" in said, said
+
+
 def test_a_response_tells_wide_integers_again(server):
     schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": WIDE}}}
     body = {**BODIES["/v1/responses"], "metadata": {"a": [-WIDE, {"b": WIDE}]}, "tools": TOOLS["/v1/responses"](schema)}

@@ -129,6 +129,14 @@ def test_errors_are_answers(run_quern, tiny):
     assert all("error" in json.loads(line) for line in done.stdout.splitlines())
 
 
+def test_an_integer_beyond_64_bits_is_no_object_of_variables(run_quern, tiny):
+    wide = str(10**30).encode()
+    done = run_quern("text", "render", "--template", tiny / "chat_template.jinja", stdin=wide)
+    assert done.returncode != 0 and b"integer beyond 64 bits" in done.stderr
+    done = run_quern("text", "render", "--template", tiny / "chat_template.jinja", "--jsonl", stdin=wide + b"\n")
+    assert "integer beyond 64 bits" in json.loads(done.stdout)["error"]
+
+
 def test_plain_input_and_output(run_quern, tiny):
     done = run_quern("text", "encode", "Hello world", "--tokenizer", tiny)
     assert done.returncode == 0

@@ -79,7 +79,7 @@ qn_status qn_value_from_json(qn_render *r, const json_t *json, qn_origin origin,
 qn_status qn_context_variables(qn_render *r, const json_t *request, const json_t *trusted, const qn_dict **out)
 {
     qn_dict *variables;
-    if (!json_is_object(request) || (trusted && !json_is_object(trusted)))
+    if (!qn_json_is_object(request) || (trusted && !qn_json_is_object(trusted)))
         return qn_render_fail(r, "the variables of a chat template must be a JSON object");
     QN_TRY(qn_dict_new(r, 16, &variables));
     QN_TRY(qn_functions_install(r, variables));
