@@ -1,14 +1,11 @@
 /* `quern bench hw`: what this machine and quern's kernels on it reach (bench/hardware.h). */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/amounts.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/memory.h"
 #include "bench/hardware.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/options.h"
 
 enum { BAR_CELLS = 24, LABEL_BYTES = 64 };
@@ -96,23 +93,6 @@ static void print_table(const qn_hardware *h)
     print_figures(h, "disk, GB/s", disk, sizeof disk / sizeof *disk, 0, true);
 }
 
-static qn_status write_out(const arguments *a, const qn_hardware *hardware, qn_error *err)
-{
-    json_t *root = qn_hardware_to_json(hardware);
-    char *text = NULL;
-    qn_status status = root != NULL ? qn_json_text(root, "figures as JSON", &text, err)
-                                    : qn_fail_memory(err, "figures as JSON", sizeof *hardware);
-    json_decref(root);
-    if (status == QN_OK && a->json) {
-        fputs(text, stdout);
-    }
-    if (status == QN_OK && a->out != NULL) {
-        status = qn_file_write(a->out, text, strlen(text), err);
-    }
-    qn_free(text);
-    return status;
-}
-
 static qn_status run(const arguments *a, qn_error *err)
 {
     qn_hardware_options options = {.disk = a->disk, .seconds = a->seconds, .show_progress = true};
@@ -125,7 +105,7 @@ static qn_status run(const arguments *a, qn_error *err)
         print_table(&hardware);
     }
     if (status == QN_OK && (a->json || a->out != NULL)) {
-        status = write_out(a, &hardware, err);
+        status = qn_tell_figures(qn_hardware_to_json(&hardware), a->json, a->out, err);
     }
     return status;
 }

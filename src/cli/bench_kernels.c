@@ -3,14 +3,12 @@
 #include <string.h>
 
 #include "base/amounts.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/memory.h"
 #include "base/pool.h"
 #include "bench/kernel_speed.h"
 #include "cli/bench.h"
 #include "cli/chart.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/options.h"
 #include "cli/size_list.h"
 #include "cli/stop.h"
@@ -86,21 +84,6 @@ static void print_table(const qn_kernel_speed *s)
     }
 }
 
-static qn_status tell_json(const arguments *a, const qn_kernel_speed *speed, qn_error *err)
-{
-    json_t *root = qn_kernel_speed_to_json(speed);
-    char *text = NULL;
-    qn_status status = root ? qn_json_text(root, "figures as JSON", &text, err)
-                            : qn_fail_memory(err, "figures as JSON", speed->count * sizeof *speed->figures);
-    json_decref(root);
-    if (status == QN_OK && a->json)
-        fputs(text, stdout);
-    if (status == QN_OK && a->out)
-        status = qn_file_write(a->out, text, strlen(text), err);
-    qn_free(text);
-    return status;
-}
-
 static qn_status choose_kind(arguments *a, const char *name, qn_error *err)
 {
     for (qn_kernel_kind k = 0; k < QN_KERNEL_KINDS; k++) {
@@ -141,7 +124,7 @@ static qn_status run(arguments *a, qn_error *err)
     if (!a->json)
         print_table(&speed);
     if (a->json || a->out)
-        status = tell_json(a, &speed, err);
+        status = qn_tell_figures(qn_kernel_speed_to_json(&speed), a->json, a->out, err);
     qn_kernel_speed_free(&speed);
     return status;
 }

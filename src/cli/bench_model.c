@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/pool.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/size_list.h"
 #include "cli/stop.h"
 #include "synth/temporary.h"
@@ -143,18 +143,12 @@ static qn_status make_model(const qn_bench_model *b, char path[QN_TEMPORARY_PATH
 static qn_status tell_json(const qn_bench_model *b, const qn_model_speed *speed, const char *model, qn_error *err)
 {
     json_t *root = qn_model_speed_to_json(speed);
-    char *text = NULL;
-    bool complete = root && json_object_set_new(root, "model", json_string(model)) == 0 &&
-                    json_object_set_new(root, "synthetic", json_boolean(b->synthetic != NULL)) == 0;
-    qn_status status = complete ? qn_json_text(root, "figures as JSON", &text, err)
-                                : qn_fail_memory(err, "figures as JSON", sizeof *speed);
-    json_decref(root);
-    if (status == QN_OK && b->json)
-        fputs(text, stdout);
-    if (status == QN_OK && b->out)
-        status = qn_file_write(b->out, text, strlen(text), err);
-    qn_free(text);
-    return status;
+    if (root && (json_object_set_new(root, "model", json_string(model)) != 0 ||
+                 json_object_set_new(root, "synthetic", json_boolean(b->synthetic != NULL)) != 0)) {
+        json_decref(root);
+        root = NULL;
+    }
+    return qn_tell_figures(root, b->json, b->out, err);
 }
 
 static qn_status measure(qn_bench_model *b, qn_error *err)

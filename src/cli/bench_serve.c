@@ -2,14 +2,12 @@
  *
  * A signal ends it with what was measured so far: the requests under way are cut off, the server is stopped. */
 #include <stdio.h>
-#include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
-#include "base/memory.h"
 #include "cli/bench.h"
 #include "cli/bench_serve.h"
 #include "cli/command.h"
+#include "cli/json_result.h"
 #include "cli/stop.h"
 
 typedef struct bench_run {
@@ -182,16 +180,11 @@ static qn_status write_document(bench_run *r, qn_error *err)
                              (json_int_t)w->requests, "prompt_tokens", (json_int_t)w->prompt_tokens, "max_tokens",
                              (json_int_t)w->max_tokens, "shared_prefix_tokens", (json_int_t)w->shared_prefix_tokens,
                              "temperature", w->temperature, "seed", (json_int_t)w->seed, "settings", r->settings);
-    char *text = NULL;
-    qn_status status = root && !r->json_failed ? qn_json_text(root, "figures as JSON", &text, err)
-                                               : qn_fail_memory(err, "figures as JSON", sizeof *root);
-    json_decref(root);
-    if (status == QN_OK && b->json)
-        fputs(text, stdout);
-    if (status == QN_OK && b->out)
-        status = qn_file_write(b->out, text, strlen(text), err);
-    qn_free(text);
-    return status;
+    if (r->json_failed) {
+        json_decref(root);
+        root = NULL;
+    }
+    return qn_tell_figures(root, b->json, b->out, err);
 }
 
 /* What was measured before a failure or a stop is written all the same. */

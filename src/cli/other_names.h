@@ -1,7 +1,7 @@
 /* What options of llama.cpp and SGLang and short forms of vLLM's are called here.
  *
- * None of these names is an option of quern. Where one is met, the error says which option means the same, or why there
- * is none, instead of guessing by the letters. */
+ * Where a command has no option of such a name, the error says which of its options means the same, or why there is
+ * none, instead of guessing by the letters. */
 #ifndef QN_CLI_OTHER_NAMES_H
 #define QN_CLI_OTHER_NAMES_H
 
@@ -11,9 +11,9 @@
 
 enum { QN_OTHER_NAME_BYTES = 256 };
 
-/* Writes reason and way out, "llama.cpp's name for --threads: give --threads N", for `word` as it was typed ("-t",
- * "--ctx-size=4096"; what stands behind "=" does not count). False: the word means nothing in those programs, or
- * nothing to this command. */
+/* Writes what ends the error about `word`, which is no option of the table's, as it was typed ("-t", "--ctx-size=4096";
+ * what stands behind "=" does not count): "give --threads N", or the reason why there is no such option and the way
+ * out. False: the word means nothing in those programs, or nothing to this command. */
 bool qn_other_name_advice(const qn_option_table *table, const char *word, char out[QN_OTHER_NAME_BYTES]);
 
 #endif
