@@ -20,7 +20,7 @@ void qn_answer_free(qn_answer *answer)
     }
     qn_buffer_free(&answer->description);
     for (size_t i = 0; i < answer->count; i++) {
-        qn_choice *c = &answer->choices[i];
+        qn_choice_state *c = &answer->choices[i];
         if (c->constraint != NULL && c->stream != NULL) {
             qn_stream_settle(c->stream); /* the engine's thread reads the constraint */
         }
@@ -105,7 +105,7 @@ static qn_result result_of(const qn_answer *answer, size_t index)
 /* All but the tokens. */
 static qn_answer_choice view_of(const qn_answer *answer, size_t index)
 {
-    qn_choice *c = &answer->choices[index];
+    qn_choice_state *c = &answer->choices[index];
     size_t part_count = 0;
     const qn_output_event *parts = qn_output_events_read(&c->parts, &part_count);
     return (qn_answer_choice){
@@ -120,7 +120,7 @@ static qn_answer_choice view_of(const qn_answer *answer, size_t index)
 
 qn_answer_choice qn_answer_choice_at(const qn_answer *answer, size_t index)
 {
-    const qn_choice *c = &answer->choices[index];
+    const qn_choice_state *c = &answer->choices[index];
     qn_answer_choice view = view_of(answer, index);
     view.tokens = (qn_stream_tokens){.ids = view.result.tokens, .count = view.result.completion_tokens};
     if (answer->logprobs >= 0) {
@@ -135,7 +135,7 @@ qn_answer_choice qn_answer_choice_at(const qn_answer *answer, size_t index)
 /* Choices of a prompt whose logprobs are told wait for the first of them, which brings these. */
 static bool must_wait(const qn_answer *answer, size_t index)
 {
-    const qn_choice *first = &answer->choices[index - index % answer->choices_each];
+    const qn_choice_state *first = &answer->choices[index - index % answer->choices_each];
     return answer->prompt_logprobs >= 0 && first != &answer->choices[index] && !qn_stream_started(first->stream);
 }
 
@@ -155,7 +155,7 @@ _Static_assert((int)QN_REQUEST_MAX_CHOICES <= (int)QN_HTTP_WAIT_MAX, "one wait f
 /* Reads a choice's news. The end of the choice is added to the totals. */
 static qn_status take(qn_answer *answer, size_t index, qn_error *err)
 {
-    qn_choice *c = &answer->choices[index];
+    qn_choice_state *c = &answer->choices[index];
     qn_status status = qn_stream_take(c->stream, err);
     if (status != QN_OK) {
         return status;
@@ -181,7 +181,7 @@ static qn_status take(qn_answer *answer, size_t index, qn_error *err)
     return QN_OK;
 }
 
-static void keep_parts(const qn_answer *answer, qn_choice *c)
+static void keep_parts(const qn_answer *answer, qn_choice_state *c)
 {
     qn_output_event output;
     while (!answer->prompt_only && qn_stream_next(c->stream, &output)) {
@@ -204,7 +204,7 @@ static qn_api_error error_of(const qn_error *err)
 
 static void send_news(qn_answer *answer, size_t index, qn_buffer *out)
 {
-    qn_choice *c = &answer->choices[index];
+    qn_choice_state *c = &answer->choices[index];
     qn_output_events_clear(&c->parts);
     keep_parts(answer, c);
     if (qn_output_events_failed(&c->parts)) {
@@ -294,7 +294,7 @@ void qn_answer_stream(qn_answer *answer, qn_http_reply *reply)
 
 /* ---- one body ---- */
 
-static void keep_logprobs(const qn_answer *answer, qn_choice *c)
+static void keep_logprobs(const qn_answer *answer, qn_choice_state *c)
 {
     qn_stream_tokens taken = qn_stream_taken(c->stream);
     if (answer->logprobs >= 0 && taken.logprobs != NULL) {
@@ -306,7 +306,7 @@ static void keep_logprobs(const qn_answer *answer, qn_choice *c)
 
 static qn_status collect_choice(qn_answer *answer, size_t index, qn_error *err)
 {
-    qn_choice *c = &answer->choices[index];
+    qn_choice_state *c = &answer->choices[index];
     qn_status status = take(answer, index, err);
     if (status != QN_OK || answer->prompt_only) {
         return status;

@@ -6,20 +6,20 @@
 #include "text/constraint.h"
 
 /* A choice in the making. */
-typedef struct qn_choice {
+typedef struct qn_choice_state {
     qn_stream *stream;
     qn_constraint *constraint; /* NULL: free */
     bool over;
     qn_output_events parts;    /* of the last take; of a whole body all */
     qn_buffer logprobs, ranks; /* of a whole body */
-} qn_choice;
+} qn_choice_state;
 
 struct qn_answer {
     qn_server *server;
     const qn_answer_api *api;
     void *writer;
     qn_tool_list *tools; /* the streams read it; NULL: none */
-    qn_choice *choices;
+    qn_choice_state *choices;
     size_t count, over_count, choices_each; /* choices_each: of one prompt */
     qn_tokens *prompts;                     /* keep_prompts; else empty ones */
     size_t prompt_count;

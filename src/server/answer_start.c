@@ -116,7 +116,7 @@ static qn_constraint_options constraint_of(const qn_answer *answer, const qn_ans
 static qn_status open_choice(qn_answer *answer, size_t index, qn_request request, const qn_constraint_options *held,
                              qn_error *err)
 {
-    qn_choice *c = &answer->choices[index];
+    qn_choice_state *c = &answer->choices[index];
     request.sampling.choice = (uint32_t)(index % answer->choices_each);
     if (request.sampling.choice == 0 && answer->prompt_logprobs >= 0) { /* the same for all: the first tells them */
         request.has_prompt_logprobs = true;
