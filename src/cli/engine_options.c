@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "base/log.h"
 
+static const char *const what_fits[] = {"auto", "-1", NULL}; /* as vLLM says it */
+
 void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool with_text)
 {
     const qn_option model[] = {
@@ -19,10 +21,11 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .kind = QN_OPTION_SIZE,
          .value = &flags->max_model_len,
          .value_name = "TOKENS",
-         .help = "tokens of context, prompt and answer together; the KV cache is sized for it (default: the model's "
-                 "max_position_embeddings, or what memory holds)",
+         .help = "tokens of context, prompt and answer together; the KV cache is sized for it (default: auto: the "
+                 "model's max_position_embeddings, or what memory holds)",
          .min = 2,
-         .max = INT32_MAX},
+         .max = INT32_MAX,
+         .choices = what_fits},
         {.name = "max-num-batched-tokens",
          .kind = QN_OPTION_SIZE,
          .value = &flags->max_num_batched_tokens,

@@ -63,10 +63,24 @@ static double suffix_factor(char suffix)
     return at != NULL ? pow(1024.0, (double)(at - capital + 1)) : 0;
 }
 
+static const char *find_choice(const qn_option *option, const char *text)
+{
+    for (size_t i = 0; option->choices != NULL && option->choices[i] != NULL; i++) {
+        if (strcmp(option->choices[i], text) == 0) {
+            return option->choices[i];
+        }
+    }
+    return NULL;
+}
+
 /* Digits, then possibly a fraction (small suffixes only) and a suffix. */
 static qn_status read_size(const qn_option *option, const char *text, qn_error *err)
 {
     static const char wanted[] = "a number such as 4096, 32k (32,000) or 32K (32,768)";
+    if (find_choice(option, text) != NULL) {
+        *(size_t *)option->value = 0;
+        return QN_OK;
+    }
     size_t length = strlen(text);
     size_t digits = strspn(text, "0123456789");
     size_t fraction = 0;
@@ -191,16 +205,6 @@ qn_status qn_option_read_member(const qn_option *option, const char *path, size_
         qn_log("--%s.%.*s: given more than once: the last one counts", option->name, (int)bytes, path);
     }
     return json_object_setn_new(at, key, key_bytes, value) == 0 ? QN_OK : qn_fail_memory(err, option->name, bytes);
-}
-
-static const char *find_choice(const qn_option *option, const char *text)
-{
-    for (size_t i = 0; option->choices != NULL && option->choices[i] != NULL; i++) {
-        if (strcmp(option->choices[i], text) == 0) {
-            return option->choices[i];
-        }
-    }
-    return NULL;
 }
 
 static qn_status no_such_choice(const qn_option *option, const char *text, qn_error *err)

@@ -49,7 +49,8 @@ typedef struct qn_option {
     int64_t min, max;       /* INTEGER, SIZE; both 0: no bounds */
     double number_min, number_max;
     const char *const *choices; /* CHOICE: what is allowed, up to a NULL. NOTICE: any other value is an error. REFUSED:
-                                   these values ask for what quern does anyway and are fine */
+                                   these values ask for what quern does anyway and are fine. SIZE: words for 0, which
+                                   leaves the choice to the program ("auto") */
 } qn_option;
 
 typedef struct qn_option_table {

@@ -162,6 +162,7 @@ USAGE_ERRORS = [
     (["--prefix-caching-hash-algo", "sha256"], "--prefix-caching-hash-algo: not in this version"),
     (["--dtype", "float16"], "--dtype: 'float16' is not supported"),
     (["--max-model-len", "1.5"], "--max-model-len"),
+    (["--max-model-len", "-2"], "--max-model-len: '-2' is not a number"),
     (["--no-enable-chunked-prefill"], "--no-enable-chunked-prefill: prompts are always computed in chunks"),
     (["--scheduling-policy", "sjf"], "--scheduling-policy: 'sjf' is not supported: give one of fcfs, priority"),
     (["--max-num-seqs", "0"], "--max-num-seqs: 0 is out of range"),
@@ -175,6 +176,12 @@ USAGE_ERRORS = [
     (["--override-generation-config", "[]"], "--override-generation-config"),
     (["extra"], "extra: one argument too many"),
 ]
+
+
+def test_the_longest_context_that_fits_has_vllms_names(start_server, server):
+    length = server.get("/v1/models").json()["data"][0]["max_model_len"]
+    for flag in (["--max-model-len", "auto"], ["--max-model-len", "-1"], ["--max-model-len=-1"]):
+        assert start_server(*flag).get("/v1/models").json()["data"][0]["max_model_len"] == length
 
 
 @pytest.mark.parametrize("flags, text", USAGE_ERRORS, ids=[" ".join(flags) for flags, _ in USAGE_ERRORS])

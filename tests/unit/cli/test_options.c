@@ -172,6 +172,38 @@ static void test_sizes(void **state)
     }
 }
 
+static void words_may_leave_a_size_to_the_program(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"auto", "-1", NULL};
+    static const struct {
+        char *given[4];
+        size_t value;
+    } cases[] = {{{"try", "--length", "auto"}, 0},
+                 {{"try", "--length", "-1"}, 0},
+                 {{"try", "--length=-1"}, 0},
+                 {{"try", "--length", "2k"}, 2000}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t length = 7;
+        const qn_option option = {.name = "length",
+                                  .kind = QN_OPTION_SIZE,
+                                  .value = &length,
+                                  .value_name = "N",
+                                  .help = "n",
+                                  .min = 2,
+                                  .max = 4000,
+                                  .choices = words};
+        qn_option_table table = {.command = "try", .arguments = "", .summary = "tries"};
+        qn_error err;
+        qn_options_add(&table, &option, 1);
+        assert_int_equal(qn_options_parse(&table, cases[i].given[2] != NULL ? 3 : 2, (char **)cases[i].given, &err),
+                         QN_OK);
+        assert_int_equal(length, cases[i].value);
+        char *others[] = {"try", "--length", "most"};
+        assert_refused(qn_options_parse(&table, 3, others, &err), &err, "length", "'most' is not a number");
+    }
+}
+
 static void test_bad_values(void **state)
 {
     (void)state;
@@ -299,15 +331,11 @@ int main(void)
 {
     qn_log_set_sink(keep_line, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_defaults_stay),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_bad_values),
-        cmocka_unit_test(test_members_of_an_object),
-        cmocka_unit_test(test_three_classes),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_list_is_bounded),
-        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_every_kind),      cmocka_unit_test(test_defaults_stay),
+        cmocka_unit_test(test_sizes),           cmocka_unit_test(words_may_leave_a_size_to_the_program),
+        cmocka_unit_test(test_bad_values),      cmocka_unit_test(test_members_of_an_object),
+        cmocka_unit_test(test_three_classes),   cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_list_is_bounded), cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
