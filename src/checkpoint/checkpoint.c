@@ -1,54 +1,24 @@
-/* All tensors of all files in one list in order of file and offset, with an index by name beside it. What the model
- * takes is marked there, so that in the end what was not taken can be named. */
+/* Opening: config, files, index and scales, each checked before anything is taken (checkpoint_take.c). */
 #include "checkpoint/checkpoint.h"
 
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/buffer.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "checkpoint/checkpoint_parts.h"
 #include "checkpoint/index.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/mxfp4.h"
 
 static const char SINGLE_NAME[] = "model.safetensors", INDEX_NAME[] = "model.safetensors.index.json";
-
-typedef struct shard {
-    char *path; /* as opened: for errors */
-    const char *name;
-    qn_safetensors *file;
-} shard;
-
-typedef struct entry {
-    const qn_tensor *tensor;
-    const shard *shard;
-    bool taken;
-} entry;
-
-struct qn_checkpoint {
-    char *dir;
-    qn_config config;
-    shard *shards;
-    size_t shard_count;
-    entry *entries; /* in order of shard and offset */
-    entry **by_name;
-    size_t count;
-};
-
-static qn_status fail_entry(qn_error *err, const entry *e, const char *reason)
-{
-    return qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: %s", e->shard->path, e->tensor->name, reason);
-}
 
 static char *join_or_fail(const char *dir, const char *name, qn_error *err)
 {
@@ -88,7 +58,7 @@ static qn_status open_shards(qn_checkpoint *checkpoint, const char *const *names
     qn_progress_start(&progress, "opening", "files", count);
     qn_status status = QN_OK;
     for (size_t i = 0; i < count && status == QN_OK; i++) {
-        shard *s = &checkpoint->shards[checkpoint->shard_count++];
+        qn_shard *s = &checkpoint->shards[checkpoint->shard_count++];
         s->path = join_or_fail(checkpoint->dir, names[i], err);
         if (s->path) {
             s->name = s->path + strlen(s->path) - strlen(names[i]);
@@ -104,7 +74,7 @@ static qn_status open_shards(qn_checkpoint *checkpoint, const char *const *names
 
 static int compare_names(const void *a, const void *b)
 {
-    const entry *const *x = a, *const *y = b;
+    const qn_entry *const *x = a, *const *y = b;
     return strcmp((*x)->tensor->name, (*y)->tensor->name);
 }
 
@@ -116,11 +86,11 @@ static qn_status list_tensors(qn_checkpoint *checkpoint, qn_error *err)
     checkpoint->entries = qn_alloc_zero(count, sizeof *checkpoint->entries);
     checkpoint->by_name = qn_alloc(count, sizeof *checkpoint->by_name);
     if (!checkpoint->entries || !checkpoint->by_name)
-        return qn_fail_memory(err, checkpoint->dir, count * (sizeof(entry) + sizeof(entry *)));
+        return qn_fail_memory(err, checkpoint->dir, count * (sizeof(qn_entry) + sizeof(qn_entry *)));
     for (size_t i = 0; i < checkpoint->shard_count; i++) {
-        const shard *s = &checkpoint->shards[i];
+        const qn_shard *s = &checkpoint->shards[i];
         for (size_t k = 0; k < qn_safetensors_count(s->file); k++) {
-            checkpoint->entries[filled] = (entry){.tensor = qn_safetensors_at(s->file, k), .shard = s};
+            checkpoint->entries[filled] = (qn_entry){.tensor = qn_safetensors_at(s->file, k), .shard = s};
             checkpoint->by_name[filled] = &checkpoint->entries[filled];
             filled++;
         }
@@ -130,7 +100,7 @@ static qn_status list_tensors(qn_checkpoint *checkpoint, qn_error *err)
     return QN_OK;
 }
 
-static entry *find(const qn_checkpoint *checkpoint, const char *name)
+qn_entry *qn_entry_find(const qn_checkpoint *checkpoint, const char *name)
 {
     size_t low = 0, high = checkpoint->count;
     while (low < high) {
@@ -146,16 +116,21 @@ static entry *find(const qn_checkpoint *checkpoint, const char *name)
     return NULL;
 }
 
+qn_status qn_entry_fail(qn_error *err, const qn_entry *e, const char *reason)
+{
+    return qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: %s", e->shard->path, e->tensor->name, reason);
+}
+
 /* The index lists every tensor of its files, in the file that has it, and no other. A name in two files is caught here
  * too, since the index can place it in one of them only. */
 static qn_status check_index(const qn_checkpoint *checkpoint, const qn_index *index, const char *path, qn_error *err)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < checkpoint->count; i++) {
-        const entry *e = &checkpoint->entries[i];
+        const qn_entry *e = &checkpoint->entries[i];
         const char *file = qn_index_file_of(index, e->tensor->name);
         if (!file)
-            return fail_entry(err, e, "the index does not list it: fetch file and index of one release");
+            return qn_entry_fail(err, e, "the index does not list it: fetch file and index of one release");
         if (strcmp(file, e->shard->name) != 0)
             return qn_fail(err, QN_BAD_INPUT,
                            "%s: tensor %s: the index places it in %s: fetch file and index of one release",
@@ -166,7 +141,7 @@ static qn_status check_index(const qn_checkpoint *checkpoint, const qn_index *in
     json_t *value;
     json_object_foreach(index->weight_map, name, value)
     {
-        if (!find(checkpoint, name))
+        if (!qn_entry_find(checkpoint, name))
             return qn_fail(err, QN_BAD_INPUT,
                            "%s/%s: tensor %s: is missing, though the index places it there: fetch "
                            "the file again",
@@ -281,7 +256,7 @@ static qn_status check_scales(const qn_checkpoint *checkpoint, qn_error *err)
     qn_progress_start(&progress, "checking scales", "bytes", total);
     qn_status status = QN_OK;
     for (size_t i = 0; i < checkpoint->count && status == QN_OK; i++) {
-        const entry *e = &checkpoint->entries[i];
+        const qn_entry *e = &checkpoint->entries[i];
         if (!qn_mxfp4_is_scales(e->tensor))
             continue;
         status = qn_mxfp4_check_scales(e->shard->path, e->tensor, err);
@@ -386,138 +361,11 @@ const qn_tensor *qn_checkpoint_tensor(const qn_checkpoint *checkpoint, size_t i,
 
 const qn_tensor *qn_checkpoint_find(const qn_checkpoint *checkpoint, const char *name)
 {
-    const entry *e = find(checkpoint, name);
+    const qn_entry *e = qn_entry_find(checkpoint, name);
     return e ? e->tensor : NULL;
 }
 
 bool qn_checkpoint_has(const qn_checkpoint *checkpoint, const char *name)
 {
-    return find(checkpoint, name) != NULL;
-}
-
-/* "BF16, F16 or F32 [96, 64]" */
-static void describe_expected(const qn_expected *expected, qn_buffer *out)
-{
-    static const qn_dtype order[] = {QN_DTYPE_BF16, QN_DTYPE_F16, QN_DTYPE_F32, QN_DTYPE_U8, QN_DTYPE_I32};
-    unsigned left = expected->dtypes;
-    for (size_t i = 0; left; i++) {
-        if (!(left & 1u << order[i]))
-            continue;
-        left &= ~(1u << order[i]);
-        qn_buffer_format(out, "%s%s", qn_dtype_name(order[i]), !left ? " [" : left & (left - 1) ? ", " : " or ");
-    }
-    for (size_t i = 0; i < expected->dims; i++)
-        qn_buffer_format(out, "%s%zu", i ? ", " : "", expected->shape[i]);
-    qn_buffer_char(out, ']');
-}
-
-static qn_status fail_missing(const qn_checkpoint *checkpoint, const char *name, const qn_expected *expected,
-                              qn_error *err)
-{
-    char packed[QN_NAME_BUFFER_BYTES];
-    snprintf(packed, sizeof packed, "%s_packed", name);
-    const entry *e = find(checkpoint, packed);
-    if (e)
-        return fail_entry(err, e,
-                          "is quantised, and quern takes MXFP4 for routed experts only: use a checkpoint with "
-                          "the rest in BF16");
-    qn_buffer text = {0};
-    describe_expected(expected, &text);
-    qn_status status = qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: is missing (expected %s): fetch the checkpoint again",
-                               checkpoint->dir, name, qn_buffer_string(&text));
-    qn_buffer_free(&text);
-    return status;
-}
-
-static qn_status fail_unlike(const entry *e, const qn_expected *expected, qn_error *err)
-{
-    char found[QN_TENSOR_DESCRIPTION_BYTES];
-    qn_tensor_describe(e->tensor->dtype, e->tensor->dims, e->tensor->shape, found);
-    bool quantised = e->tensor->dtype == QN_DTYPE_U8 && expected->dtypes == QN_WEIGHT_DTYPES;
-    qn_buffer text = {0};
-    describe_expected(expected, &text);
-    qn_status status = qn_fail(err, QN_BAD_INPUT, "%s: tensor %s: is %s, expected %s: %s", e->shard->path,
-                               e->tensor->name, found, qn_buffer_string(&text),
-                               quantised
-                                   ? "quern takes MXFP4 for routed experts only, use a checkpoint with the rest in BF16"
-                                   : "use the config.json that came with the weights");
-    qn_buffer_free(&text);
-    return status;
-}
-
-qn_status qn_checkpoint_take_tensor(qn_checkpoint *checkpoint, const char *name, const qn_expected *expected,
-                                    const qn_tensor **out, qn_error *err)
-{
-    entry *e = find(checkpoint, name);
-    if (!e)
-        return fail_missing(checkpoint, name, expected, err);
-    const qn_tensor *t = e->tensor;
-    bool same = (expected->dtypes & 1u << t->dtype) && t->dims == expected->dims;
-    for (size_t i = 0; i < expected->dims && same; i++)
-        same = t->shape[i] == expected->shape[i];
-    if (!same)
-        return fail_unlike(e, expected, err);
-    e->taken = true;
-    *out = t;
-    return QN_OK;
-}
-
-qn_status qn_checkpoint_take_matrix(qn_checkpoint *checkpoint, const char *name, size_t rows, size_t cols,
-                                    qn_matrix *out, qn_error *err)
-{
-    qn_expected expected = {.dtypes = QN_WEIGHT_DTYPES, .dims = 2, .shape = {rows, cols}};
-    const qn_tensor *t = NULL;
-    qn_status status = qn_checkpoint_take_tensor(checkpoint, name, &expected, &t, err);
-    if (status == QN_OK)
-        *out = (qn_matrix){.dtype = t->dtype, .rows = rows, .cols = cols, .data = t->data};
-    return status;
-}
-
-qn_status qn_checkpoint_take_vector(qn_checkpoint *checkpoint, const char *name, size_t count, float **out,
-                                    qn_error *err)
-{
-    qn_expected expected = {.dtypes = QN_WEIGHT_DTYPES, .dims = 1, .shape = {count}};
-    const qn_tensor *t = NULL;
-    qn_status status = qn_checkpoint_take_tensor(checkpoint, name, &expected, &t, err);
-    if (status != QN_OK)
-        return status;
-    float *values = qn_alloc(count, sizeof *values);
-    if (!values)
-        return qn_fail_memory(err, name, count * sizeof *values);
-    qn_matrix row = {.dtype = t->dtype, .rows = 1, .cols = count, .data = t->data};
-    qn_matrix_row_to_f32(&row, 0, values);
-    for (size_t i = 0; i < count; i++) {
-        if (isfinite(values[i]))
-            continue;
-        qn_free(values);
-        return qn_fail(err, QN_BAD_INPUT,
-                       "%s: tensor %s: its value at index %zu is not a finite number: fetch the checkpoint again",
-                       find(checkpoint, name)->shard->path, name, i);
-    }
-    *out = values;
-    return QN_OK;
-}
-
-qn_status qn_checkpoint_finish(qn_checkpoint *checkpoint, qn_error *err)
-{
-    const entry *first = NULL;
-    size_t left = 0;
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        const entry *e = &checkpoint->entries[i];
-        if (e->taken)
-            continue;
-        left++;
-        if (!first)
-            first = e;
-    }
-    if (!first)
-        return QN_OK;
-    char found[QN_TENSOR_DESCRIPTION_BYTES], more[64] = "";
-    qn_tensor_describe(first->tensor->dtype, first->tensor->dims, first->tensor->shape, found);
-    if (left > 1)
-        snprintf(more, sizeof more, " (nor %zu others)", left - 1);
-    return qn_fail(err, QN_BAD_INPUT,
-                   "%s: tensor %s: is %s and has no place in the model of config.json%s: use the config.json that came "
-                   "with the weights",
-                   first->shard->path, first->tensor->name, found, more);
+    return qn_entry_find(checkpoint, name) != NULL;
 }
