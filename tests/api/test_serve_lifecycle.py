@@ -236,15 +236,17 @@ def test_help(run_quern):
 
 def test_docs_list_every_flag_and_field(run_quern, tiny):
     root = tiny.parent.parent
-    documented = (root / "docs" / "cli.md").read_text()
+    documented = "".join((root / "docs" / name).read_text() for name in ("cli.md", "bench.md"))
     for command in (["run"], ["serve"], ["inspect"], ["convert"], ["eval", "logits"], ["eval", "ppl"], ["eval", "kl"],
-                    ["text"], ["bench", "hw"], ["bench", "grammar"], ["bench", "serve"], ["plan"], ["synth"]):
+                    ["text"], ["bench", "hw"], ["bench", "kernels"], ["bench", "decode"], ["bench", "prefill"],
+                    ["bench", "grammar"], ["bench", "serve"], ["plan"], ["synth"]):
         done = run_quern(*command, "--help")
         missing = {flag for flag in re.findall(r"--[a-z][a-z-]+", done.stdout.decode()) if flag not in documented}
         assert missing <= {"--help", "--measure"}, command  # of the latter, --no-measure is what is documented
     documented = (root / "docs" / "api.md").read_text()
     sources = [root / "src" / "server" / f"{name}.c" for name in
-               ("openai_chat", "openai_fields", "openai_completion", "format_fields", "generation_fields")]
+               ("openai_chat", "openai_fields", "openai_completion", "format_fields", "generation_fields",
+                "template_kwargs", "responses_request", "anthropic_request", "tokenize")]
     fields = re.findall(r'\.name = "(\w+)"', "".join(source.read_text() for source in sources))
     assert len(fields) > 80
     assert [field for field in fields if f"`{field}`" not in documented] == []
