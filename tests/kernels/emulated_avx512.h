@@ -14,6 +14,10 @@
 #define qn_avx512bf16_index_scratch_bytes qn_avx512bf16_emulated_index_scratch_bytes
 #define qn_avx512bf16_index_pack qn_avx512bf16_emulated_index_pack
 #define qn_avx512bf16_index_scores qn_avx512bf16_emulated_index_scores
+#define qn_avx512bf16_form qn_avx512bf16_emulated_form
+#define qn_avx512bf16_set_form qn_avx512bf16_emulated_set_form
+#define qn_avx512bf16_cross_queries qn_avx512bf16_emulated_cross_queries
+#define qn_avx512bf16_cross_keys qn_avx512bf16_emulated_cross_keys
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>

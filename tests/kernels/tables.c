@@ -9,6 +9,7 @@
 
 #ifdef QUERN_HAVE_EMULATED
 extern const qn_kernels qn_kernels_avx512bf16_emulated;
+void qn_avx512bf16_emulated_set_form(qn_dot_form form);
 #endif
 
 size_t tested_tables(tested_table out[TESTED_TABLES_MAX])
@@ -17,9 +18,11 @@ size_t tested_tables(tested_table out[TESTED_TABLES_MAX])
     const qn_kernels *const *all = qn_kernels_all(&count);
     for (size_t i = count; i-- > 0;)
         if (qn_kernels_supported(all[i]))
-            out[used++] = (tested_table){all[i], all[i]->name};
+            out[used++] = (tested_table){all[i], all[i]->name,
+                                         all[i] == &qn_kernels_avx512bf16 ? qn_avx512bf16_set_form : NULL};
 #ifdef QUERN_HAVE_EMULATED
-    out[used++] = (tested_table){&qn_kernels_avx512bf16_emulated, "avx512bf16-emulated"};
+    out[used++] = (tested_table){&qn_kernels_avx512bf16_emulated, "avx512bf16-emulated",
+                                 qn_avx512bf16_emulated_set_form};
 #endif
     return used;
 }

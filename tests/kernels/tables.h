@@ -7,10 +7,12 @@
 #include <stddef.h>
 
 #include "kernels/kernels.h"
+#include "kernels/x86/avx512bf16.h"
 
 typedef struct tested_table {
     const qn_kernels *kernels;
-    const char *name; /* "avx512bf16-emulated" for the emulated one */
+    const char *name;                   /* "avx512bf16-emulated" for the emulated one */
+    void (*set_form)(qn_dot_form form); /* NULL where there is one form only */
 } tested_table;
 
 enum { TESTED_TABLES_MAX = 8 };

@@ -125,6 +125,32 @@ static void check_heads_alone(random_state *random, const qn_kernels *kernels, c
     }
 }
 
+/* The forms in which a table multiplies agree in every bit, with products too small for normal numbers too. */
+static void test_both_forms_of_attend(void **state)
+{
+    (void)state;
+    tested_table tables[TESTED_TABLES_MAX];
+    size_t count = tested_tables(tables);
+    random_state random = random_start();
+    for (size_t t = 0; t < count; t++)
+        for (int round = 0; round < 20 && tables[t].set_form; round++) {
+            problem p = random_problem(&random);
+            size_t dim = p.latent + p.rope, bytes = p.heads * p.latent * sizeof(float);
+            int exponent = round % 2 == 0 ? 0 : 100 + (int)random_below(&random, 40);
+            for (size_t i = 0; i < p.heads * dim; i++)
+                p.q[i] = ldexpf(p.q[i], -exponent);
+            p.scale = ldexpf(p.scale, exponent < 120 ? exponent : 120);
+            float *out[] = {guarded(bytes, 1), guarded(bytes, 1)};
+            for (size_t form = 0; form < 2; form++) {
+                tables[t].set_form(form == 0 ? QN_FORM_PAIRS : QN_FORM_WIDE);
+                attend(&random, tables[t].kernels, &p, out[form]);
+            }
+            tables[t].set_form(QN_FORM_UNKNOWN);
+            assert_memory_equal(out[0], out[1], bytes);
+            guarded_release_all();
+        }
+}
+
 static void test_attend(void **state)
 {
     (void)state;
@@ -278,13 +304,51 @@ static void test_index_scores_of_several_queries(void **state)
         }
 }
 
+static void test_both_forms_of_index_scores(void **state)
+{
+    (void)state;
+    tested_table tables[TESTED_TABLES_MAX];
+    size_t count = tested_tables(tables);
+    random_state random = random_start();
+    for (size_t t = 0; t < count; t++)
+        for (int round = 0; round < 30 && tables[t].set_form; round++) {
+            const qn_kernels *kernels = tables[t].kernels;
+            static const size_t dims[] = {128, 64, 200, 7, 256, 300};
+            size_t heads = 1 + random_below(&random, 33), dim = dims[random_below(&random, 6)];
+            size_t keys = 1 + random_below(&random, 130), row_bytes = dim * 2;
+            float *q = guarded(heads * dim * sizeof(float), 1), *key = guarded(dim * sizeof(float), 1);
+            float *weights = guarded(heads * sizeof(float), 1);
+            int exponent = round % 2 == 0 ? 0 : 100 + (int)random_below(&random, 40);
+            for (size_t i = 0; i < heads * dim; i++)
+                q[i] = ldexpf(random_normal(&random), -exponent);
+            for (size_t i = 0; i < heads; i++)
+                weights[i] = random_normal(&random);
+            uint8_t *rows = guarded(keys * row_bytes, 1);
+            for (size_t i = 0; i < keys; i++) {
+                for (size_t c = 0; c < dim; c++)
+                    key[c] = random_normal(&random);
+                kernels->store_row(rows + i * row_bytes, key, dim);
+            }
+            float *scores[] = {guarded(keys * sizeof(float), 1), guarded(keys * sizeof(float), 1)};
+            for (size_t form = 0; form < 2; form++) {
+                tables[t].set_form(form == 0 ? QN_FORM_PAIRS : QN_FORM_WIDE);
+                index_scores(kernels, &scores[form], q, weights, 1, heads, dim, rows, keys);
+            }
+            tables[t].set_form(QN_FORM_UNKNOWN);
+            assert_memory_equal(scores[0], scores[1], keys * sizeof(float));
+            guarded_release_all();
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attend),
         cmocka_unit_test(test_attend_with_extreme_scores),
+        cmocka_unit_test(test_both_forms_of_attend),
         cmocka_unit_test(test_index_scores),
         cmocka_unit_test(test_index_scores_of_several_queries),
+        cmocka_unit_test(test_both_forms_of_index_scores),
     };
     print_tested_tables();
     test_seed();

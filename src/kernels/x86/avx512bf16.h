@@ -11,6 +11,8 @@
  * 4b .. 4b + 3 then belong to scale block b, and the group's four scales, spread over the lanes, enter with the one FMA
  * that adds the group to the row: exactly, since they are powers of two. Activations are permuted once, by pack.
  *
+ * Attention's and the indexer's scores have one lane: avx512bf16_cross.h.
+ *
  * What isn't such a product (norms, rows of the cache, F16 and F32 weights, unrounded activations, the transposed
  * product) is taken from the AVX2 table: it waits for memory or is small. */
 #ifndef QN_KERNELS_X86_AVX512BF16_H
@@ -28,6 +30,14 @@ void qn_avx512bf16_matmul(const qn_matrix *w, size_t first, size_t last, const v
 /* qn_avx512bf16_matmul of packed BF16 weights. */
 void qn_avx512bf16_packed_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
                                  float *const *y);
+
+/* How BF16 pairs are multiplied where there is a choice: by vdpbf16ps, or by two FMAs of widened operands
+ * (avx512bf16_cross.h). At the first call, in a fifth of a millisecond, the faster one is found out; FMAs are taken
+ * only if this CPU's vdpbf16ps gives the same bits in 16,384 hard cases, so that no result depends on the choice. */
+typedef enum qn_dot_form { QN_FORM_UNKNOWN, QN_FORM_PAIRS, QN_FORM_WIDE } qn_dot_form;
+qn_dot_form qn_avx512bf16_form(void);
+/* For tests: while nothing else runs, and not between index_pack and index_scores. */
+void qn_avx512bf16_set_form(qn_dot_form form);
 
 size_t qn_avx512bf16_attend_scratch_bytes(size_t heads, size_t latent, size_t rope);
 void qn_avx512bf16_attend(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
