@@ -34,9 +34,9 @@ typedef struct mlp {
     const qn_layer_weights *weights;
     size_t layer;
     qn_packed in, down, shared_down;
-    size_t groups; /* of ws->groups */
-    size_t pairs;  /* rows of the routed experts' activations */
-    size_t tile;   /* of the hidden size */
+    size_t groups;       /* of ws->groups */
+    size_t pairs;        /* rows of the routed experts' activations */
+    qn_tiles down_tiles; /* of the hidden size, of all groups together */
 } mlp;
 
 static void pack_input(void *context, size_t row, size_t worker)
@@ -95,20 +95,48 @@ static void add_routed(mlp *m)
     }
 }
 
+static qn_tiled tiled_group(const qn_mlp_group *group)
+{
+    return (qn_tiled){
+        .outputs = group->inner, .row_bytes = 2 * qn_matrix_row_bytes(group->gate), .streams = 2, .rows = group->rows};
+}
+
 /* Tiles of the first phase: all groups together are to keep the threads busy. */
 static size_t lay_out_items(const mlp *m)
 {
     qn_mlp_group *groups = m->step->ws->groups;
-    size_t outputs = 0, items = 0;
-    for (size_t g = 0; g < m->groups; g++)
-        outputs += groups[g].inner * qn_ceil_div(groups[g].rows, QN_MATMUL_MAX_ROWS);
+    qn_cut cut;
+    size_t items = 0;
+    qn_cut_begin(&cut, qn_pool_threads(m->step->pool));
     for (size_t g = 0; g < m->groups; g++) {
-        groups[g].tile = qn_tile_outputs(m->step->pool, outputs, 2 * qn_matrix_row_bytes(groups[g].gate),
-                                         groups[g].rows);
-        items += qn_ceil_div(groups[g].inner, groups[g].tile) * qn_ceil_div(groups[g].rows, QN_MATMUL_MAX_ROWS);
-        groups[g].items = items;
+        const qn_tiled group = tiled_group(&groups[g]);
+        qn_cut_add(&cut, &group);
     }
+    for (size_t g = m->groups; g-- > 0;) {
+        const qn_tiled group = tiled_group(&groups[g]);
+        groups[g].tiles = qn_cut_last(&cut, &group);
+    }
+    for (size_t g = 0; g < m->groups; g++)
+        groups[g].end = items += groups[g].tiles.items;
     return items;
+}
+
+/* Tiles of the second phase, each with all blocks of rows of all groups. */
+static size_t lay_out_down(mlp *m)
+{
+    const qn_mlp_group *groups = m->step->ws->groups;
+    qn_tiled all = {.outputs = m->step->config->hidden_size, .streams = m->groups, .rows = 1};
+    size_t most_rows = 0;
+    for (size_t g = 0; g < m->groups; g++) {
+        all.row_bytes += qn_matrix_row_bytes(groups[g].down);
+        most_rows = qn_max_size(most_rows, groups[g].rows);
+    }
+    all.rows = qn_min_size(most_rows, QN_MATMUL_MAX_ROWS);
+    qn_cut cut;
+    qn_cut_begin(&cut, qn_pool_threads(m->step->pool));
+    qn_cut_add(&cut, &all);
+    m->down_tiles = qn_cut_last(&cut, &all);
+    return m->down_tiles.items;
 }
 
 /* The first group whose items end behind `item`. */
@@ -117,7 +145,7 @@ static size_t group_of_item(const qn_mlp_group *groups, size_t count, size_t ite
     size_t low = 0, high = count - 1;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (item < groups[middle].items)
+        if (item < groups[middle].end)
             high = middle;
         else
             low = middle + 1;
@@ -148,10 +176,9 @@ static void gate_and_up(void *context, size_t item, size_t worker)
     const qn_mlp_group *groups = m->step->ws->groups;
     size_t g = group_of_item(groups, m->groups, item);
     const qn_mlp_group *group = &groups[g];
-    item -= g > 0 ? groups[g - 1].items : 0;
-    size_t row_blocks = qn_ceil_div(group->rows, QN_MATMUL_MAX_ROWS);
-    size_t first = item / row_blocks * group->tile, last = qn_min_size(first + group->tile, group->inner);
-    size_t row = item % row_blocks * QN_MATMUL_MAX_ROWS, rows = qn_min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
+    const qn_tile tile = qn_tile_of(&group->tiles, item - (g > 0 ? groups[g - 1].end : 0));
+    size_t first = tile.first, last = tile.last;
+    size_t row = tile.row_block * QN_MATMUL_MAX_ROWS, rows = qn_min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
 
     float *gate[QN_MATMUL_MAX_ROWS], *up[QN_MATMUL_MAX_ROWS];
     for (size_t r = 0; r < rows; r++) {
@@ -215,7 +242,8 @@ static void down_tile(void *context, size_t item, size_t worker)
 {
     const mlp *m = context;
     qn_workspace *ws = m->step->ws;
-    size_t first = item * m->tile, last = qn_min_size(first + m->tile, m->step->config->hidden_size);
+    const qn_tile tile = qn_tile_of(&m->down_tiles, item);
+    size_t first = tile.first, last = tile.last;
     for (size_t r = 0; r < m->step->rows; r++)
         memset(ws->branch.rows[r] + first, 0, (last - first) * sizeof(float));
     for (size_t g = 0; g < m->groups; g++) {
@@ -241,7 +269,6 @@ static void prepare_packed(mlp *m)
 void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
 {
     mlp m = {.step = step, .weights = weights, .layer = layer};
-    size_t hidden = step->config->hidden_size;
     qn_part_mark(step->clock, QN_PART_ROUTER);
     if (weights->is_sparse)
         add_routed(&m);
@@ -257,6 +284,5 @@ void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
     observe_experts(&m);
     size_t activations = m.pairs + (weights->dense.count > 0 ? step->rows : 0);
     qn_for_rows(step->pool, qn_ceil_div(activations, PACK_BATCH), pack_activations, &m);
-    m.tile = qn_tile_outputs(step->pool, hidden, qn_matrix_row_bytes(step->ws->groups[0].down), step->rows);
-    qn_pool_run(step->pool, qn_ceil_div(hidden, m.tile), down_tile, &m);
+    qn_pool_run(step->pool, lay_out_down(&m), down_tile, &m);
 }

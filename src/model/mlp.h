@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "model/step.h"
+#include "model/tiles.h"
 #include "model/weights.h"
 
 /* Which rows an expert works on: pairs of (row, weight), grouped by expert, rows ascending within. */
@@ -29,7 +30,8 @@ struct qn_mlp_group {
     size_t rows, inner;
     float *activations;  /* [rows, inner] */
     size_t first_packed; /* row of packed_down, or of packed_shared_down when `row` is NULL */
-    size_t tile, items;  /* outputs per tile of gate and up; items of the first phase, groups before included */
+    qn_tiles tiles;      /* of gate and up */
+    size_t end;          /* items of the first phase, groups before included */
 };
 
 /* ws->h, normed, is the input; the result is in ws->branch. */

@@ -1,6 +1,4 @@
-/* Work of a step spread over the pool: loops over rows, and matrix products cut into tiles.
- *
- * No result depends on the cut (the kernels' one order of summation), so tiles are sized for speed alone. */
+/* Work of a step spread over the pool: loops over rows, and matrix products cut into tiles (model/tiles.h). */
 #ifndef QN_MODEL_PARALLEL_H
 #define QN_MODEL_PARALLEL_H
 
@@ -13,7 +11,7 @@
 /* body(context, row, worker) for every row. A handful of rows run on the caller: waking others would take longer. */
 void qn_for_rows(qn_pool *pool, size_t rows, qn_pool_body body, void *context);
 
-enum { QN_MAX_PRODUCTS = 6, QN_TILE_OUTPUTS = 256 };
+enum { QN_MAX_PRODUCTS = 6 };
 
 /* y[r][0 .. w->rows) = w x[r] for r < rows. */
 typedef struct qn_product {
@@ -25,9 +23,5 @@ typedef struct qn_product {
 
 /* Up to QN_MAX_PRODUCTS products of the same number of rows in one loop, each weight read once per 64 rows. */
 void qn_products_run(qn_pool *pool, const qn_kernels *kernels, const qn_product *products, size_t count, size_t rows);
-
-/* Outputs per tile of a weight with rows of row_bytes that meets `rows` rows of activations, when `outputs` of such
- * tiles' rows in all are to keep all threads busy: a multiple of 16 that is at most QN_TILE_OUTPUTS. */
-size_t qn_tile_outputs(const qn_pool *pool, size_t outputs, size_t row_bytes, size_t rows);
 
 #endif

@@ -1,4 +1,4 @@
-/* Loops and tiles: every row and every output exactly once, whatever the sizes and the number of threads. */
+/* Loops and products: every row and every output exactly once, whatever the sizes and the number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -41,24 +41,6 @@ static void test_each_row_once(void **state)
             qn_for_rows(pool, rows, count_row, counts);
             for (size_t r = 0; r < 20; r++)
                 assert_int_equal(counts[r], r < rows);
-        }
-        qn_pool_free(pool);
-    }
-}
-
-static void test_tiles(void **state)
-{
-    (void)state;
-    for (size_t threads = 1; threads <= MAX_THREADS; threads++) {
-        qn_pool *pool = pool_of(threads);
-        static const size_t outputs[] = {1, 15, 16, 17, 1000, 150000}, row_bytes[] = {0, 2, 64, 12288, 1 << 20};
-        for (size_t i = 0; i < 6; i++) {
-            for (size_t k = 0; k < 5; k++) {
-                size_t tile = qn_tile_outputs(pool, outputs[i], row_bytes[k], 1);
-                size_t shared = qn_tile_outputs(pool, outputs[i], row_bytes[k], 512);
-                assert_true(tile >= 16 && tile <= QN_TILE_OUTPUTS && tile % 16 == 0);
-                assert_true(shared >= tile && shared <= QN_TILE_OUTPUTS && shared % 16 == 0);
-            }
         }
         qn_pool_free(pool);
     }
@@ -172,7 +154,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_row_once),
-        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
