@@ -131,7 +131,7 @@ static void test_zeros_and_subnormals_are_no_exceptions(void **state)
     (void)state;
     enum { ROWS = 4, COLS = 256 };
     pair p = make_pair(ROWS, COLS);
-    for (size_t i = 0; i < ROWS * COLS; i++)
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = (uint16_t)(i % 2 << 15 | (i % 3 == 0 ? 0x3F80 : i / 3 % 128));
     pack(&p);
     assert_int_equal(p.exceptions, 0);
@@ -148,13 +148,13 @@ static void test_exceptions_come_back_where_they_were(void **state)
     static const size_t places[] = {0, 31, 32, 127, 128, 895, 896, 999};
     uint64_t random = 8;
     pair p = make_pair(ROWS, COLS);
-    for (size_t i = 0; i < ROWS * COLS; i++)
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = (uint16_t)(0x3C00 + random_below(&random, 0x700));
     for (size_t row = 0; row < ROWS; row++)
         if (row % 8 != 1)
             p.values[row * COLS + places[row % 8]] = odd[row / 8];
     for (size_t i = 0; i < 6; i++)
-        p.values[9 * COLS + places[i]] = odd[i];
+        p.values[(size_t)9 * COLS + places[i]] = odd[i];
     pack(&p);
     assert_int_equal(p.exceptions, 56 + 6);
     assert_int_equal(p.packed.sides[9].count, 6);
@@ -170,15 +170,15 @@ static void test_one_exception_too_many_is_not_packed(void **state)
     (void)state;
     enum { ROWS = 16, COLS = 640, MOST = ROWS * COLS / QN_PACKED_RARE };
     pair p = make_pair(ROWS, COLS);
-    for (size_t i = 0; i < ROWS * COLS; i++)
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = 0x3F80;
     for (size_t i = 0; i < MOST; i++)
-        p.values[5 * COLS + 3 * i] = 0x7F00;
+        p.values[(size_t)5 * COLS + 3 * i] = 0x7F00;
     pack(&p);
     assert_int_equal(p.exceptions, MOST);
     assert_int_equal(p.bytes, qn_packed_bf16_most_bytes(ROWS, COLS));
     assert_all_rows(&p);
-    p.values[15 * COLS + 639] = 0x0080;
+    p.values[(size_t)15 * COLS + 639] = 0x0080;
     pack(&p);
     assert_false(p.is_packed);
     assert_int_equal(p.exceptions, MOST + 1);
@@ -190,7 +190,7 @@ static void test_a_hopeless_matrix_is_given_up_early(void **state)
     (void)state;
     enum { ROWS = 8, COLS = 1024 };
     pair p = make_pair(ROWS, COLS);
-    for (size_t i = 0; i < ROWS * COLS; i++)
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = (uint16_t)(i * 40503);
     qn_bf16_packing packing;
     qn_bf16_packing_start(&packing, &p.from, p.block);
@@ -220,7 +220,7 @@ static void test_any_cut_of_rows_and_any_place(void **state)
     enum { ROWS = 21, COLS = 2000 };
     uint64_t random = 9;
     pair p = make_pair(ROWS, COLS);
-    for (size_t i = 0; i < ROWS * COLS; i++)
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = random_below(&random, 2000) == 0 ? 0x0100 : normal_weight(&random, 1);
     pack(&p);
     assert_all_rows(&p);
@@ -268,7 +268,7 @@ static void test_rows_packed_by_many_threads(void **state)
     qn_pool *pool;
     assert_int_equal(qn_pool_new(4, &pool, &err), QN_OK);
     pair p = make_pair(ROWS, COLS);
-    for (size_t i = 0; i < ROWS * COLS; i++)
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = random_below(&random, 2000) == 0 ? 0x7F00 : normal_weight(&random, 1);
     crowd c = {.failed = 0};
     qn_bf16_packing_start(&c.packing, &p.from, p.block);
@@ -276,7 +276,7 @@ static void test_rows_packed_by_many_threads(void **state)
     p.is_packed = qn_bf16_packing_finish(&c.packing, &p.packed, &p.bytes);
     assert_int_equal(c.failed, 0);
     assert_all_rows(&p);
-    for (size_t i = 0; i < ROWS * COLS; i++)
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = (uint16_t)random_below(&random, 65536);
     qn_bf16_packing_start(&c.packing, &p.from, p.block);
     qn_pool_run(pool, ROWS, pack_one_row, &c);
