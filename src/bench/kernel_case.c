@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/packed_bf16.h"
 #include "base/size.h"
 #include "kernels/topk.h"
 #include "model/packed.h"
@@ -32,7 +33,10 @@ enum {
     FEW_KEYS = 4096,
     MANY_KEYS = 32768,
     ALIGNMENT = 64,
-    MOST_UNITS = 1 << 20
+    MOST_UNITS = 1 << 20,
+    WINDOW = 113,           /* with the region's codes weights from 2^-11 to 2 */
+    EXCEPTION_EVERY = 7000, /* weights, as Gaussian ones have it */
+    EXCEPTION_BITS = 0x3300 /* 2^-25 */
 };
 
 static const double LONGEST_MATRIX = 25; /* times what a sample is to take */
@@ -45,6 +49,12 @@ typedef struct kernel_worker {
     float *out;    /* [MOST_TRANSPOSED, LATENT], [HEAD_GROUP, LATENT], [INDEX_CALL] */
     void *scratch; /* of attend and index_scores */
 } kernel_worker;
+
+/* Beside the rows of packed weights, a 500th of their bytes: the same for all matrices of a case, hence in cache. */
+typedef struct packed_lists {
+    qn_packed_side sides[WIDEST];
+    qn_packed_exception exceptions[WIDEST];
+} packed_lists;
 
 struct qn_kernel_rig {
     qn_pool *pool;
@@ -62,6 +72,7 @@ struct qn_kernel_rig {
     kernel_worker *worker;
     uint8_t *packed_bytes; /* as large as any table wants */
     void **packed_rows;
+    packed_lists *lists;
 
     /* of the case in use */
     const qn_kernels *kernels;
@@ -72,14 +83,14 @@ struct qn_kernel_rig {
 
 const char *qn_kernel_kind_name(qn_kernel_kind kind)
 {
-    static const char *const names[QN_KERNEL_KINDS] = {"matmul_mxfp4", "matmul_bf16",  "transposed",
+    static const char *const names[QN_KERNEL_KINDS] = {"matmul_mxfp4", "matmul_bf16",  "matmul_packed", "transposed",
                                                        "attend",       "index_scores", "topk"};
     return names[kind];
 }
 
 static bool is_product(qn_kernel_kind kind)
 {
-    return kind == QN_KERNEL_MATMUL_MXFP4 || kind == QN_KERNEL_MATMUL_BF16;
+    return kind == QN_KERNEL_MATMUL_MXFP4 || kind == QN_KERNEL_MATMUL_BF16 || kind == QN_KERNEL_MATMUL_PACKED;
 }
 
 size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[QN_KERNEL_MAX_CASES])
@@ -91,6 +102,10 @@ size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[
                                             {.kind = QN_KERNEL_MATMUL_BF16, .cols = 2048, .outputs = 16384},
                                             {.kind = QN_KERNEL_MATMUL_BF16, .cols = 16384, .outputs = 6144},
                                             {.kind = QN_KERNEL_MATMUL_BF16, .cols = 6144, .outputs = 12288},
+                                            {.kind = QN_KERNEL_MATMUL_PACKED, .cols = 6144, .outputs = 2048},
+                                            {.kind = QN_KERNEL_MATMUL_PACKED, .cols = 2048, .outputs = 16384},
+                                            {.kind = QN_KERNEL_MATMUL_PACKED, .cols = 16384, .outputs = 6144},
+                                            {.kind = QN_KERNEL_MATMUL_PACKED, .cols = 6144, .outputs = 12288},
                                             {.kind = QN_KERNEL_TRANSPOSED, .cols = LATENT, .outputs = NOPE}};
     static const qn_kernel_case others[] = {
         {.kind = QN_KERNEL_ATTEND, .cols = KEY_WIDTH, .outputs = HEADS, .rows = 1, .keys = KEYS},
@@ -128,7 +143,9 @@ static size_t aligned_size(size_t bytes)
 
 static qn_dtype dtype_of(qn_kernel_kind kind)
 {
-    return kind == QN_KERNEL_MATMUL_MXFP4 ? QN_DTYPE_MXFP4 : QN_DTYPE_BF16;
+    return kind == QN_KERNEL_MATMUL_MXFP4    ? QN_DTYPE_MXFP4
+           : kind == QN_KERNEL_MATMUL_PACKED ? QN_DTYPE_PACKED_BF16
+                                             : QN_DTYPE_BF16;
 }
 
 /* What the tables want at most: packed rows, their pointers, scratch memory. */
@@ -191,6 +208,7 @@ qn_status qn_kernel_rig_new(qn_pool *pool, const qn_region *region, qn_kernel_ri
     r->worker_out = take(threads * MOST_TRANSPOSED * LATENT, sizeof *r->worker_out, &status, err);
     r->worker_scratch = take(threads, needs.scratch, &status, err);
     r->worker = take(threads, sizeof *r->worker, &status, err);
+    r->lists = take(1, sizeof *r->lists, &status, err);
     if (status != QN_OK) {
         qn_kernel_rig_free(r);
         return status;
@@ -204,9 +222,9 @@ void qn_kernel_rig_free(qn_kernel_rig *r)
 {
     if (!r)
         return;
-    void *const blocks[] = {r->x,      r->x_rows,     r->packed_bytes, r->packed_rows,   r->y,
-                            r->y_rows, r->keys,       r->key_rows,     r->scores,        r->order,
-                            r->chosen, r->worker_out, r->worker,       r->worker_scratch};
+    void *const blocks[] = {r->x,      r->x_rows,     r->packed_bytes, r->packed_rows,    r->y,
+                            r->y_rows, r->keys,       r->key_rows,     r->scores,         r->order,
+                            r->chosen, r->worker_out, r->worker,       r->worker_scratch, r->lists};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         qn_free(blocks[i]);
     qn_free(r);
@@ -226,6 +244,7 @@ static qn_matrix next_matrix(qn_kernel_rig *r, size_t outputs)
         r->at = 0;
     w.data = r->region->data + r->at;
     w.scales = scales > 0 ? w.data + codes : NULL;
+    w.sides = dtype == QN_DTYPE_PACKED_BF16 ? r->lists->sides : NULL;
     r->at += all;
     return w;
 }
@@ -317,6 +336,10 @@ static qn_kernel_sample unit_of(const qn_kernel_case *c)
         return (qn_kernel_sample){.flops = 2 * rows * UNIT_OUTPUTS * cols, .bytes = UNIT_OUTPUTS * cols * 17 / 32};
     case QN_KERNEL_MATMUL_BF16:
         return (qn_kernel_sample){.flops = 2 * rows * UNIT_OUTPUTS * cols, .bytes = UNIT_OUTPUTS * cols * 2};
+    case QN_KERNEL_MATMUL_PACKED:
+        return (qn_kernel_sample){.flops = 2 * rows * UNIT_OUTPUTS * cols,
+                                  .bytes = UNIT_OUTPUTS *
+                                           (double)(qn_packed_row_bytes(c->cols) + sizeof(qn_packed_side))};
     case QN_KERNEL_TRANSPOSED:
         return (qn_kernel_sample){.flops = 2 * rows * HEADS * outputs * cols, .bytes = HEADS * outputs * cols * 2};
     case QN_KERNEL_ATTEND:
@@ -373,10 +396,30 @@ static void prepare_index(qn_kernel_rig *r)
         r->kernels->store_row(r->keys + i * bytes, r->x + i % (X_VALUES - INDEX_DIM), INDEX_DIM);
 }
 
+static void prepare_lists(qn_kernel_rig *r)
+{
+    const size_t cols = r->which.cols;
+    size_t used = 0, next = EXCEPTION_EVERY / 2;
+    for (size_t n = 0; n < r->which.outputs; n++) {
+        qn_packed_side *side = &r->lists->sides[n];
+        qn_packed_exception *first = r->lists->exceptions + used;
+        for (; next < (n + 1) * cols && used < WIDEST; used++) {
+            r->lists->exceptions[used] = (qn_packed_exception){.col = (uint16_t)(next - n * cols),
+                                                               .bits = EXCEPTION_BITS};
+            next += EXCEPTION_EVERY / 2 + used * 2654435761u % EXCEPTION_EVERY;
+        }
+        *side = (qn_packed_side){.distance = (uint32_t)(first - (qn_packed_exception *)side),
+                                 .count = (uint16_t)(r->lists->exceptions + used - first),
+                                 .window = WINDOW};
+    }
+}
+
 static void prepare_product(qn_kernel_rig *r)
 {
-    r->packed = qn_packed_make(r->kernels, r->which.rows, r->which.cols, 1u << dtype_of(r->which.kind), r->packed_bytes,
-                               r->packed_rows);
+    const qn_dtype_set dtypes = 1u << qn_activations_for(dtype_of(r->which.kind));
+    r->packed = qn_packed_make(r->kernels, r->which.rows, r->which.cols, dtypes, r->packed_bytes, r->packed_rows);
+    if (r->which.kind == QN_KERNEL_MATMUL_PACKED)
+        prepare_lists(r);
     for (size_t i = 0; i < r->which.rows; i++)
         qn_packed_put(&r->packed, i, r->x_rows[i]);
 }

@@ -15,10 +15,11 @@
 typedef enum qn_kernel_kind {
     QN_KERNEL_MATMUL_MXFP4,
     QN_KERNEL_MATMUL_BF16,
-    QN_KERNEL_TRANSPOSED,   /* matmul_transposed of 64 heads' W_k */
-    QN_KERNEL_ATTEND,       /* 64 heads */
-    QN_KERNEL_INDEX_SCORES, /* 32 heads */
-    QN_KERNEL_TOPK,         /* 2048 of the keys, on one thread */
+    QN_KERNEL_MATMUL_PACKED, /* of BF16 weights in 12 bits */
+    QN_KERNEL_TRANSPOSED,    /* matmul_transposed of 64 heads' W_k */
+    QN_KERNEL_ATTEND,        /* 64 heads */
+    QN_KERNEL_INDEX_SCORES,  /* 32 heads */
+    QN_KERNEL_TOPK,          /* 2048 of the keys, on one thread */
     QN_KERNEL_KINDS
 } qn_kernel_kind;
 
@@ -34,7 +35,7 @@ typedef struct qn_kernel_case {
 
 /* All cases for products with these rows (each at most QN_KERNEL_MAX_ROWS; transposed: those up to 8). The list is
  * static data put together in `out`; returns how many, at most QN_KERNEL_MAX_CASES. */
-enum { QN_KERNEL_MAX_CASES = 96, QN_KERNEL_MAX_ROW_POINTS = 8, QN_KERNEL_MAX_ROWS = 512 };
+enum { QN_KERNEL_MAX_CASES = 128, QN_KERNEL_MAX_ROW_POINTS = 8, QN_KERNEL_MAX_ROWS = 512 };
 size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[QN_KERNEL_MAX_CASES]);
 
 typedef struct qn_kernel_rig qn_kernel_rig;

@@ -1,5 +1,5 @@
 /* Memory that stands for weights: anonymous, larger than the caches, filled with bytes that are harmless as BF16
- * values, as MXFP4 codes and as MXFP4 scales (no NaN, nothing subnormal, no scale of 0 or 1). */
+ * values, packed or not, as MXFP4 codes and as MXFP4 scales (no NaN, nothing subnormal, no scale of 0 or 1). */
 #ifndef QN_BENCH_REGION_H
 #define QN_BENCH_REGION_H
 

@@ -93,7 +93,8 @@ static qn_status choose_kind(arguments *a, const char *name, qn_error *err)
         }
     }
     return qn_fail_field(err, QN_USAGE, "kernel",
-                         "--kernel: '%.100s': give matmul_mxfp4, matmul_bf16, transposed, attend, index_scores or topk",
+                         "--kernel: '%.100s': give matmul_mxfp4, matmul_bf16, matmul_packed, transposed, attend, "
+                         "index_scores or topk",
                          name);
 }
 
@@ -141,8 +142,10 @@ static void add_options(arguments *a)
          .kind = QN_OPTION_REPEATED,
          .value = &a->kinds,
          .value_name = "NAME",
-         .help = "matmul_mxfp4, matmul_bf16, transposed, attend, index_scores or topk; may be given several times "
-                 "(default: all)"},
+         .help =
+             "matmul_mxfp4, matmul_bf16, matmul_packed, transposed, attend, index_scores or topk; may be given several "
+             "times "
+             "(default: all)"},
         {.name = "rows",
          .kind = QN_OPTION_STRING,
          .value = &a->rows,

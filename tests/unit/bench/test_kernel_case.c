@@ -41,7 +41,7 @@ static void cases_of_rows(void **state)
     size_t count = qn_kernel_cases(rows, 3, cases), seen[QN_KERNEL_KINDS] = {0};
     for (size_t i = 0; i < count; i++)
         seen[cases[i].kind]++;
-    const size_t wanted[QN_KERNEL_KINDS] = {2 * 3, 4 * 3, 2, 1, 2, 2};
+    const size_t wanted[QN_KERNEL_KINDS] = {2 * 3, 4 * 3, 4 * 3, 2, 1, 2, 2};
     assert_memory_equal(seen, wanted, sizeof wanted);
     for (qn_kernel_kind a = 0; a < QN_KERNEL_KINDS; a++)
         for (qn_kernel_kind b = 0; b < a; b++)
@@ -71,6 +71,10 @@ static void every_case_of_every_table(void **state)
             assert_int_equal(s.bytes > 0, cases[i].keys == 0);
             if (cases[i].kind == QN_KERNEL_MATMUL_BF16)
                 assert_true(s.flops == s.bytes * (double)cases[i].rows);
+            if (cases[i].kind == QN_KERNEL_MATMUL_PACKED) {
+                double bf16_bytes = s.flops / (double)cases[i].rows;
+                assert_true(s.bytes > 0.75 * bf16_bytes && s.bytes < 0.76 * bf16_bytes);
+            }
             if (cases[i].kind == QN_KERNEL_MATMUL_MXFP4)
                 assert_true(s.flops * 17 == s.bytes * (double)cases[i].rows * 64);
         }
