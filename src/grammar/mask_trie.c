@@ -1,0 +1,86 @@
+/* At each depth of the walk stands the set of stacks behind the bytes down to there. */
+#include "base/memory.h"
+#include "base/size.h"
+#include "grammar/plain_run.h"
+#include "grammar/plain_text.h"
+#include "grammar/token_mask_internal.h"
+
+uint32_t mask_part_begin(const qn_mask_cache *c, qn_trie_part part)
+{
+    return part == QN_TRIE_PLAIN ? (uint32_t)c->trie->first_plain : 1;
+}
+
+uint32_t mask_part_end(const qn_mask_cache *c, qn_trie_part part)
+{
+    return (uint32_t)(part == QN_TRIE_PLAIN ? c->trie->node_count : c->trie->first_plain);
+}
+
+bool mask_reserve(qn_mask_cache *c, void *block, size_t *capacity, size_t wanted, size_t size)
+{
+    if (qn_reserve(block, capacity, wanted, size))
+        return true;
+    c->table.failed = true;
+    return false;
+}
+
+void mask_allow_tokens(const qn_vocabulary_trie *trie, size_t node, size_t end, uint64_t *mask)
+{
+    for (uint32_t i = trie->nodes[node].first_token; i < trie->nodes[end].first_token; i++)
+        qn_bit_set(mask, (size_t)trie->tokens[i]);
+}
+
+bool mask_allow_plain(qn_mask_cache *c, uint32_t set, bool is_top, uint64_t *mask)
+{
+    size_t chars;
+    if (!qn_plain_text_reach(&c->table, set, is_top, &chars))
+        return false;
+    const uint64_t *plain = qn_plain_tokens(c->trie, chars);
+    for (size_t w = 0; w < c->words; w++)
+        mask[w] |= plain[w];
+    return true;
+}
+
+/* Of the tokens from the node on and before the other those whose characters below the node are all of the kinds;
+ * false: that cannot be told at once. */
+static bool allow_kinds(const qn_vocabulary_trie *trie, uint32_t node, uint32_t end, uint64_t kinds, uint64_t *mask)
+{
+    if (kinds == trie->kinds[node]) {
+        mask_allow_tokens(trie, node, end, mask);
+        return true;
+    }
+    uint32_t first = trie->nodes[node].first_token;
+    size_t depth = qn_min_size(trie->nodes[node].depth, QN_TRIE_TAILS);
+    const uint64_t *tails = trie->tails[depth];
+    if (depth < trie->nodes[node].depth && (tails[first] & ~kinds)) /* what lies between may be of another kind */
+        return false;
+    for (uint32_t i = first; i < trie->nodes[end].first_token; i++) {
+        size_t token = (size_t)trie->tokens[i];
+        mask[token / 64] |= (uint64_t)((tails[i] & ~kinds) == 0) << (token % 64);
+    }
+    return true;
+}
+
+uint32_t mask_allow_node(qn_mask_cache *c, uint32_t node, uint32_t set, bool is_top, uint64_t *mask)
+{
+    uint32_t skip = c->trie->nodes[node].skip;
+    uint64_t kinds;
+    if (skip > node + 1 && qn_plain_run_find(&c->table, c->trie, node, set, is_top, &kinds) &&
+        allow_kinds(c->trie, node, skip, kinds, mask))
+        return skip;
+    mask_allow_tokens(c->trie, node, node + 1, mask);
+    return node + 1;
+}
+
+void mask_walk_trie(qn_mask_cache *c, uint32_t begin, uint32_t end, uint64_t *mask)
+{
+    const qn_trie_node *nodes = c->trie->nodes;
+    for (uint32_t i = begin; i < end;) {
+        uint32_t to = qn_set_table_next(&c->table, c->path[nodes[i].depth - 1], nodes[i].byte);
+        if (to == QN_SET_EMPTY) {
+            i = nodes[i].skip;
+            continue;
+        }
+        c->path[nodes[i].depth] = to;
+        i = mask_allow_node(c, i, to, false, mask);
+    }
+}
