@@ -109,6 +109,16 @@ void qn_direct_reader_close(qn_direct_reader *reader)
     qn_free(reader);
 }
 
+const char *qn_direct_reader_path(const qn_direct_reader *reader)
+{
+    return reader->path;
+}
+
+int qn_direct_reader_descriptor(const qn_direct_reader *reader)
+{
+    return reader->fd;
+}
+
 uint64_t qn_direct_reader_bytes(const qn_direct_reader *reader)
 {
     return reader->bytes;

@@ -24,6 +24,8 @@ typedef struct qn_direct_reader qn_direct_reader;
 qn_status qn_direct_reader_open(const char *path, qn_direct_reader **out, qn_error *err);
 void qn_direct_reader_close(qn_direct_reader *reader); /* NULL is fine */
 
+const char *qn_direct_reader_path(const qn_direct_reader *reader);
+int qn_direct_reader_descriptor(const qn_direct_reader *reader); /* for reads by other means; stays the reader's */
 uint64_t qn_direct_reader_bytes(const qn_direct_reader *reader); /* size at open */
 bool qn_direct_reader_is_buffered(const qn_direct_reader *reader);
 

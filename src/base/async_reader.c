@@ -1,0 +1,252 @@
+/* A request is widened to whole blocks, as direct_reader.c does, and asked for again from where it stopped when the
+ * system gives less than all of it. The ring has as many places as reads may be under way, so a place is always there
+ * for one that is taken off the queues. */
+#include "base/async_reader.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+typedef struct queue {
+    qn_async_read *first, *last;
+} queue;
+
+struct qn_async_reader {
+    struct io_uring ring;
+    size_t depth, under_way;
+    uint64_t patience_us;
+    queue urgent, hoped;
+};
+
+static qn_status fail_setup(qn_error *err, int error)
+{
+    if (error == EPERM || error == ENOSYS || error == EACCES)
+        return qn_fail(err, QN_RESOURCE,
+                       "io_uring: this system does not allow it (%s): set kernel.io_uring_disabled to 0, or let the "
+                       "container's seccomp profile pass io_uring_setup, io_uring_enter and io_uring_register",
+                       strerror(error));
+    return qn_fail_errno(err, "io_uring", "set up", error);
+}
+
+qn_status qn_async_reader_new(size_t depth, uint64_t patience_us, qn_async_reader **out, qn_error *err)
+{
+    qn_async_reader *reader = qn_alloc_zero(1, sizeof *reader);
+    if (!reader)
+        return qn_fail_memory(err, "reader", sizeof *reader);
+    reader->depth = qn_max_size(1, qn_min_size(depth, QN_ASYNC_MAX_DEPTH));
+    reader->patience_us = patience_us;
+    int result = qn_fault_hit(QN_FAULT_READ) ? -EPERM : io_uring_queue_init((unsigned)reader->depth, &reader->ring, 0);
+    if (result < 0) {
+        qn_free(reader);
+        return fail_setup(err, -result);
+    }
+    *out = reader;
+    return QN_OK;
+}
+
+void qn_async_reader_free(qn_async_reader *reader)
+{
+    if (!reader)
+        return;
+    io_uring_queue_exit(&reader->ring);
+    qn_free(reader);
+}
+
+static void push(queue *q, qn_async_read *read)
+{
+    read->next = NULL;
+    if (q->last)
+        q->last->next = read;
+    else
+        q->first = read;
+    q->last = read;
+}
+
+static qn_async_read *pop(queue *q)
+{
+    qn_async_read *read = q->first;
+    if (read) {
+        q->first = read->next;
+        if (!q->first)
+            q->last = NULL;
+    }
+    return read;
+}
+
+/* False: it is not there. */
+static bool take_out(queue *q, const qn_async_read *read)
+{
+    qn_async_read *before = NULL;
+    for (qn_async_read *at = q->first; at; before = at, at = at->next) {
+        if (at != read)
+            continue;
+        if (before)
+            before->next = at->next;
+        else
+            q->first = at->next;
+        if (q->last == at)
+            q->last = before;
+        return true;
+    }
+    return false;
+}
+
+static size_t bytes_before(const qn_async_read *read)
+{
+    return (size_t)(read->offset % QN_DIRECT_ALIGNMENT);
+}
+
+static size_t widened(const qn_async_read *read)
+{
+    return qn_ceil_div(bytes_before(read) + read->bytes, QN_DIRECT_ALIGNMENT) * QN_DIRECT_ALIGNMENT;
+}
+
+/* A read that stopped inside of a block has met the file's end, or goes on at the block's start once more. In tests, a
+ * failing write loses the request: a disk that never answers. */
+static void ask(qn_async_reader *reader, qn_async_read *read)
+{
+    if (qn_fault_hit(QN_FAULT_WRITE))
+        return;
+    struct io_uring_sqe *place = io_uring_get_sqe(&reader->ring);
+    read->got -= read->got % QN_DIRECT_ALIGNMENT;
+    io_uring_prep_read(place, qn_direct_reader_descriptor(read->file), (uint8_t *)read->buffer + read->got,
+                       (unsigned)qn_min_size(widened(read) - read->got, 1u << 30),
+                       read->offset - bytes_before(read) + read->got);
+    io_uring_sqe_set_data(place, read);
+}
+
+static void submit_queued(qn_async_reader *reader)
+{
+    while (reader->under_way < reader->depth) {
+        qn_async_read *read = pop(&reader->urgent);
+        if (!read)
+            read = pop(&reader->hoped);
+        if (!read)
+            break;
+        read->state = QN_ASYNC_UNDER_WAY;
+        ask(reader, read);
+        reader->under_way++;
+    }
+    io_uring_submit(&reader->ring);
+}
+
+static void finish(qn_async_reader *reader, qn_async_read *read, int error)
+{
+    read->error = error;
+    read->state = QN_ASYNC_DONE;
+    reader->under_way--;
+}
+
+static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
+{
+    size_t before = read->got;
+    if (qn_fault_hit(QN_FAULT_READ))
+        result = -EIO;
+    if (result == -EINTR || result == -EAGAIN) {
+        ask(reader, read);
+        return;
+    }
+    if (result < 0) {
+        finish(reader, read, -result);
+        return;
+    }
+    read->got += (size_t)result;
+    if (read->got >= bytes_before(read) + read->bytes)
+        finish(reader, read, 0);
+    else if (result == 0 || read->got / QN_DIRECT_ALIGNMENT == before / QN_DIRECT_ALIGNMENT)
+        finish(reader, read, QN_ASYNC_CUT_OFF);
+    else
+        ask(reader, read);
+}
+
+static bool collect(qn_async_reader *reader)
+{
+    struct io_uring_cqe *answer;
+    bool any = false;
+    while (io_uring_peek_cqe(&reader->ring, &answer) == 0) {
+        qn_async_read *read = io_uring_cqe_get_data(answer);
+        int result = answer->res;
+        io_uring_cqe_seen(&reader->ring, answer);
+        take_note(reader, read, result);
+        any = true;
+    }
+    return any;
+}
+
+void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool urgent)
+{
+    if (read->state == QN_ASYNC_UNDER_WAY)
+        return;
+    if (read->state == QN_ASYNC_QUEUED) {
+        if (urgent && take_out(&reader->hoped, read))
+            push(&reader->urgent, read);
+        return;
+    }
+    read->got = 0;
+    read->error = 0;
+    read->state = QN_ASYNC_QUEUED;
+    push(urgent ? &reader->urgent : &reader->hoped, read);
+}
+
+void qn_async_reader_poll(qn_async_reader *reader)
+{
+    collect(reader);
+    submit_queued(reader);
+}
+
+/* QN_RESOURCE: nothing was done within the patience. `what`: to be named then. */
+static qn_status wait_for_answer(qn_async_reader *reader, const char *what, qn_error *err)
+{
+    qn_async_reader_poll(reader);
+    if (reader->under_way == 0)
+        return QN_OK;
+    struct io_uring_cqe *answer;
+    struct __kernel_timespec patience = {.tv_sec = (long long)(reader->patience_us / 1000000),
+                                         .tv_nsec = (long long)(reader->patience_us % 1000000) * 1000};
+    int result;
+    do
+        result = io_uring_wait_cqe_timeout(&reader->ring, &answer, &patience);
+    while (result == -EINTR);
+    if (result == -ETIME)
+        return qn_fail(err, QN_RESOURCE,
+                       "%s: no read has got on for %.1f s: see whether the disk is well (dmesg tells), or take a "
+                       "faster one",
+                       what, (double)reader->patience_us / 1e6);
+    if (result < 0)
+        return qn_fail_errno(err, what, "wait for a read of", -result);
+    qn_async_reader_poll(reader);
+    return QN_OK;
+}
+
+qn_status qn_async_reader_wait_any(qn_async_reader *reader, qn_error *err)
+{
+    const qn_async_read *next = reader->urgent.first ? reader->urgent.first : reader->hoped.first;
+    return wait_for_answer(reader, next ? qn_direct_reader_path(next->file) : "disk", err);
+}
+
+qn_status qn_async_reader_wait(qn_async_reader *reader, const qn_async_read *read, qn_error *err)
+{
+    const char *path = qn_direct_reader_path(read->file);
+    while (read->state == QN_ASYNC_QUEUED || read->state == QN_ASYNC_UNDER_WAY) {
+        qn_status status = wait_for_answer(reader, path, err);
+        if (status != QN_OK)
+            return status;
+    }
+    if (read->error == QN_ASYNC_CUT_OFF)
+        return qn_fail(err, QN_BAD_INPUT,
+                       "%s: ends at byte %llu, inside of what its header tells of: it was truncated, fetch it again",
+                       path, (unsigned long long)read->offset - bytes_before(read) + read->got);
+    if (read->error != 0)
+        return qn_fail_errno(err, path, "read", read->error);
+    return QN_OK;
+}
+
+const uint8_t *qn_async_read_data(const qn_async_read *read)
+{
+    return (const uint8_t *)read->buffer + bytes_before(read);
+}

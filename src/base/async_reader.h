@@ -1,0 +1,59 @@
+/* Many reads at once, by io_uring: a disk gives its full speed only to whoever asks for several things together.
+ *
+ * A read is started, goes on by itself, and is waited for when its bytes are needed. `depth` of them are under way at
+ * any time; the others queue, urgent ones before those that are only hoped to be of use. What was started can't be
+ * called off: until it is done, its buffer and the qn_async_read itself stay where they are. One thread uses a reader.
+ *
+ * Nothing waits for ever: a wait ends with an error once no read at all has got on for the reader's patience. The read
+ * is then still under way, and may be waited for again. */
+#ifndef QN_BASE_ASYNC_READER_H
+#define QN_BASE_ASYNC_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/direct_reader.h"
+#include "base/error.h"
+
+typedef struct qn_async_reader qn_async_reader;
+
+typedef enum qn_async_state { QN_ASYNC_IDLE, QN_ASYNC_QUEUED, QN_ASYNC_UNDER_WAY, QN_ASYNC_DONE } qn_async_state;
+
+typedef struct qn_async_read {
+    /* the caller's, set before the start */
+    const qn_direct_reader *file;
+    uint64_t offset;
+    size_t bytes;
+    void *buffer; /* aligned to QN_DIRECT_ALIGNMENT, qn_direct_buffer_bytes(bytes) long, of mmap: the system may still
+                     write to it after qn_async_reader_free, until it is unmapped */
+    /* the reader's, zero before the first start; a read that is done may be started again */
+    qn_async_state state;
+    int error;  /* of a read that is done: an errno, 0 when all bytes are there, or QN_ASYNC_CUT_OFF */
+    size_t got; /* bytes of the widened range that are there */
+    struct qn_async_read *next;
+} qn_async_read;
+
+enum { QN_ASYNC_CUT_OFF = -1, QN_ASYNC_MAX_DEPTH = 256 };
+
+/* QN_RESOURCE where the system does not allow io_uring. depth: 1..QN_ASYNC_MAX_DEPTH. */
+qn_status qn_async_reader_new(size_t depth, uint64_t patience_us, qn_async_reader **out, qn_error *err);
+void qn_async_reader_free(qn_async_reader *reader); /* NULL is fine; does not wait for what is under way */
+
+/* Never waits. An urgent start of a read that is queued already moves it forward. */
+void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool urgent);
+
+/* Takes note of what is done, and starts what is queued; never waits. */
+void qn_async_reader_poll(qn_async_reader *reader);
+
+/* Waits until some read is done, whichever. QN_OK at once when none is queued or under way. */
+qn_status qn_async_reader_wait_any(qn_async_reader *reader, qn_error *err);
+
+/* Waits until this read is done and tells how it went: QN_RESOURCE for a failed read, or one that got nowhere;
+ * QN_BAD_INPUT for a file that ends too early. All name the file. */
+qn_status qn_async_reader_wait(qn_async_reader *reader, const qn_async_read *read, qn_error *err);
+
+/* Where the first byte of a read that is done lies. */
+const uint8_t *qn_async_read_data(const qn_async_read *read);
+
+#endif
