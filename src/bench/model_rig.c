@@ -91,8 +91,11 @@ static qn_status open_model(qn_model_rig *rig, const qn_model_rig_options *o, qn
         status = qn_pool_new(o->threads, &rig->pool, err);
     if (status == QN_OK)
         status = qn_part_clock_new(qn_pool_threads(rig->pool), &rig->clock, err);
-    const qn_model_options options = {
-        .kernels = rig->kernels, .pool = rig->pool, .max_rows = o->max_rows, .max_context_tokens = o->context_tokens};
+    const qn_model_options options = {.kernels = rig->kernels,
+                                      .pool = rig->pool,
+                                      .max_rows = o->max_rows,
+                                      .max_context_tokens = o->context_tokens,
+                                      .expert_cache_bytes = o->expert_cache_bytes};
     if (status == QN_OK)
         status = qn_model_open(o->checkpoint, &options, &rig->model, err);
     if (status == QN_OK)
@@ -216,6 +219,8 @@ static void touch_piece(void *context, size_t item, size_t worker)
 
 void qn_model_rig_touch_weights(qn_model_rig *rig)
 {
+    if (qn_model_expert_cache(rig->model))
+        return;
     for (size_t i = 0; i < qn_checkpoint_tensor_count(rig->checkpoint); i++) {
         const char *file;
         const qn_tensor *tensor = qn_checkpoint_tensor(rig->checkpoint, i, &file);

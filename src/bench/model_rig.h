@@ -23,6 +23,7 @@ typedef struct qn_model_rig_options {
     size_t context_tokens;     /* positions of a sequence; the model has as many */
     size_t max_rows;           /* of a call */
     size_t logit_rows;         /* for which a call computes logits at most */
+    size_t expert_cache_bytes; /* 0: all experts in memory */
     uint64_t seed;
 } qn_model_rig_options;
 
@@ -47,7 +48,7 @@ const qn_kernels *qn_model_rig_kernels(const qn_model_rig *rig);
 size_t qn_model_rig_cache_bytes(const qn_model_rig *rig);
 
 /* Touches every page of the weights, so that calls find them in memory and mapped: what the system has dropped of the
- * files since is read again. */
+ * files since is read again. Does nothing with an expert cache, for a model larger than the memory. */
 void qn_model_rig_touch_weights(qn_model_rig *rig);
 
 /* The first `sequences` sequences, each with `rows` random tokens at positions from `start` on. Adds to *times. */

@@ -25,6 +25,7 @@ typedef struct point_series {
     timed_series all, part[QN_PARTS];
     qn_part_work work[QN_PARTS]; /* of all samples */
     double experts;
+    double cache_needed, cache_hits, disk_bytes, disk_wait_ns;
 } point_series;
 
 typedef struct limit_series { /* a sample for each of each point's */
@@ -79,8 +80,12 @@ static qn_status open_rig(bench *b, qn_error *err)
         status = choose_points(b, err);
     if (status != QN_OK)
         return status;
-    qn_model_rig_options rig = {
-        .checkpoint = b->checkpoint, .threads = o->threads, .sequences = 1, .max_rows = 1, .seed = o->seed};
+    qn_model_rig_options rig = {.checkpoint = b->checkpoint,
+                                .threads = o->threads,
+                                .sequences = 1,
+                                .max_rows = 1,
+                                .expert_cache_bytes = o->expert_cache_bytes,
+                                .seed = o->seed};
     for (size_t i = 0; i < b->point_count; i++) {
         size_t count = b->point[i].count;
         bool decode = o->kind == QN_SPEED_DECODE;
@@ -152,6 +157,32 @@ static void note_sample(bench *b, point_series *s, const qn_call_times *times, c
     b->limits.peak[b->limits.count++] = limits->peak;
 }
 
+/* How far the expert cache's counts are. */
+typedef struct cache_counts {
+    double hits, needed, bytes, waited_ns;
+} cache_counts;
+
+static cache_counts count_cache(const bench *b)
+{
+    const qn_expert_cache *cache = qn_model_expert_cache(qn_model_rig_model(b->rig));
+    if (!cache)
+        return (cache_counts){0};
+    const qn_expert_cache_figures *f = qn_expert_cache_figures_of(cache);
+    return (cache_counts){.hits = (double)f->hits,
+                          .needed = (double)(f->hits + f->late + f->misses),
+                          .bytes = (double)f->bytes_read,
+                          .waited_ns = (double)f->waited_ns};
+}
+
+static void note_cache(bench *b, point_series *s, const cache_counts *before)
+{
+    const cache_counts now = count_cache(b);
+    s->cache_hits += now.hits - before->hits;
+    s->cache_needed += now.needed - before->needed;
+    s->disk_bytes += now.bytes - before->bytes;
+    s->disk_wait_ns += now.waited_ns - before->waited_ns;
+}
+
 static void warn_of_memory(const bench *b)
 {
     size_t weights = qn_model_weight_bytes(qn_model_rig_model(b->rig)), available = qn_memory_available("");
@@ -176,11 +207,44 @@ static qn_status measure_point(bench *b, size_t i, bool counts, qn_error *err)
     if (b->options->stop && atomic_load(b->options->stop))
         return qn_fail(err, QN_CANCELLED, "bench: stopped: nothing is told of what was measured");
     const qn_limits before = qn_yardstick_sample(&b->yardstick, kernels);
+    const cache_counts counted = count_cache(b);
     qn_status status = run_point(b, &b->point[i], &times, err);
     if (status == QN_OK && counts) {
         const qn_limits limits = mean(before, qn_yardstick_sample(&b->yardstick, kernels));
         note_sample(b, &b->points[i], &times, &limits);
+        note_cache(b, &b->points[i], &counted);
     }
+    return status;
+}
+
+/* Steps that do not count, until the cache is as full as it gets: it holds as many as it has room for, or a while
+ * goes by in which nothing is missed. */
+static qn_status fill_cache(bench *b, qn_error *err)
+{
+    enum { QUIET_STEPS = 16, MOST_STEPS = 2000 };
+    const qn_expert_cache *cache = qn_model_expert_cache(qn_model_rig_model(b->rig));
+    if (!cache)
+        return QN_OK;
+    const qn_expert_cache_figures *figures = qn_expert_cache_figures_of(cache);
+    qn_progress progress;
+    qn_progress_begin(&progress,
+                      &(qn_progress_setup){.label = "filling the expert cache",
+                                           .unit = "experts",
+                                           .total = qn_expert_cache_room(cache),
+                                           .style = b->options->show_progress ? QN_PROGRESS_AUTO : QN_PROGRESS_OFF});
+    qn_status status = QN_OK;
+    for (size_t step = 0, quiet = 0; step < MOST_STEPS && quiet < QUIET_STEPS && status == QN_OK; step++) {
+        uint64_t read = figures->misses + figures->ahead;
+        if (read >= qn_expert_cache_room(cache))
+            break;
+        qn_call_times times = {0};
+        status = qn_model_rig_call(b->rig, 1, b->point[0].context, 1, QN_RIG_NO_LOGITS, &times, err);
+        quiet = figures->misses + figures->ahead == read ? quiet + 1 : 0;
+        qn_progress_update(&progress, figures->misses + figures->ahead);
+        if (status == QN_OK && b->options->stop && atomic_load(b->options->stop))
+            status = qn_fail(err, QN_CANCELLED, "bench: stopped: nothing is told of what was measured");
+    }
+    qn_progress_finish(&progress);
     return status;
 }
 
@@ -242,6 +306,10 @@ static void summarise_point(const bench *b, size_t i)
         out->flops += out->part[part].flops;
         out->bytes += out->part[part].bytes;
     }
+    out->cache_needed = s->cache_needed / samples;
+    out->cache_hits = s->cache_hits / samples;
+    out->disk_bytes = s->disk_bytes / samples;
+    out->disk_wait_ms = s->disk_wait_ns / samples / 1e6;
     if (b->out->sparse_layers > 0)
         out->experts = s->experts / samples / (double)(b->out->sparse_layers * out->steps);
 }
@@ -259,6 +327,11 @@ static void summarise(bench *b)
     out->layers = c->num_hidden_layers;
     for (size_t i = 0; i < c->num_hidden_layers; i++)
         out->sparse_layers += c->layer_is_sparse[i];
+    const qn_expert_cache *cache = qn_model_expert_cache(qn_model_rig_model(b->rig));
+    if (cache) {
+        out->expert_room = qn_expert_cache_room(cache);
+        out->experts = qn_expert_cache_count(cache);
+    }
     out->weight_bytes = qn_model_weight_bytes(qn_model_rig_model(b->rig));
     out->cache_bytes = qn_model_rig_cache_bytes(b->rig);
     out->region_bytes = b->yardstick.small.bytes;
@@ -281,6 +354,9 @@ qn_status qn_model_speed_measure(const qn_model_speed_options *options, qn_model
         status = open_series(&b, err);
     if (status == QN_OK) {
         warn_of_memory(&b);
+        status = fill_cache(&b, err);
+    }
+    if (status == QN_OK) {
         status = run_rounds(&b, err);
     }
     if (status == QN_OK)

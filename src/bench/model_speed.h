@@ -33,13 +33,14 @@ typedef struct qn_model_speed_options {
     qn_speed_kind kind;
     const char *model_dir;
     const qn_speed_point *points;
-    size_t point_count; /* 1 .. QN_SPEED_MAX_POINTS */
-    bool leaves_out;    /* points beyond the model's context are left out with a line, but for the first */
-    size_t repeats;     /* samples of a point, 1 .. QN_SPEED_MAX_REPEATS */
-    size_t threads;     /* 0: all CPUs */
-    size_t max_rows;    /* prefill: tokens of a step */
-    size_t drafts;      /* decode: that a step verifies of each sequence, with logits for each; 0: none */
-    uint64_t seed;      /* of the tokens */
+    size_t point_count;        /* 1 .. QN_SPEED_MAX_POINTS */
+    bool leaves_out;           /* points beyond the model's context are left out with a line, but for the first */
+    size_t repeats;            /* samples of a point, 1 .. QN_SPEED_MAX_REPEATS */
+    size_t threads;            /* 0: all CPUs */
+    size_t max_rows;           /* prefill: tokens of a step */
+    size_t expert_cache_bytes; /* 0: all experts in memory */
+    size_t drafts;             /* decode: that a step verifies of each sequence, with logits for each; 0: none */
+    uint64_t seed;             /* of the tokens */
     bool show_progress;
     const atomic_bool *stop; /* set by a signal's handler: stop soon; may be NULL */
 } qn_model_speed_options;
@@ -61,6 +62,9 @@ typedef struct qn_point_speed {
     qn_statistic read_share; /* bytes a second by the plain reads around it (4 KiB pages, as the mapped weights) */
     qn_statistic peak_share; /* the same of arithmetic */
     qn_part_speed part[QN_PARTS];
+    /* of the expert cache, in the mean of a sample: experts needed, those of them that were there, bytes read from the
+     * disk, milliseconds waited for them */
+    double cache_needed, cache_hits, disk_bytes, disk_wait_ms;
 } qn_point_speed;
 
 typedef struct qn_model_speed {
@@ -68,6 +72,7 @@ typedef struct qn_model_speed {
     char cpu[QN_CPU_NAME_BYTES], isa[QN_ISA_NAME_BYTES];
     size_t threads, layers, sparse_layers, max_rows, drafts;
     size_t weight_bytes, cache_bytes, region_bytes; /* region: that the plain reads read */
+    size_t expert_room, experts;                    /* of an expert cache, and of the model; 0: there is none */
     bool bf16_peak;                                 /* the peak is of BF16 dot products, else of float32 FMA */
     qn_statistic read_small, read_huge;             /* GB/s from 4 KiB and 2 MiB pages */
     qn_statistic peak;                              /* GFLOP/s, of the instruction that the kernels use */

@@ -37,6 +37,11 @@ static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
                             p->flops, "bytes", p->bytes, "gflops", p->flops / p->ms.median / 1e6, "gbps",
                             p->bytes / p->ms.median / 1e6, "peak_share", statistic(&p->peak_share), "read_share",
                             statistic(&p->read_share), "parts", parts);
+    if (speed->experts > 0)
+        set(out, "expert_cache",
+            json_pack("{s:f, s:f, s:f, s:f}", "needed", p->cache_needed, "hits", p->cache_hits, "read_bytes",
+                      p->disk_bytes, "wait_ms", p->disk_wait_ms),
+            &failed);
     if (failed) {
         json_decref(out);
         return NULL;
@@ -63,6 +68,9 @@ json_t *qn_model_speed_to_json(const qn_model_speed *s)
                              (json_int_t)s->sparse_layers, "weight_bytes", (json_int_t)s->weight_bytes, "cache_bytes",
                              (json_int_t)s->cache_bytes, "max_rows", (json_int_t)s->max_rows, "drafts",
                              (json_int_t)s->drafts, "cache", "random rows", "limits", limits_json(s), "points", points);
+    if (s->experts > 0)
+        set(root, "expert_cache",
+            json_pack("{s:I, s:I}", "room", (json_int_t)s->expert_room, "experts", (json_int_t)s->experts), &failed);
     if (failed) {
         json_decref(root);
         return NULL;

@@ -66,6 +66,10 @@ static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool b
            100 * p->peak_share.median, 100 * p->peak_share.min, 100 * p->peak_share.max);
     if (p->experts > 0)
         printf("; %.1f experts read in a layer", p->experts);
+    if (s->experts > 0)
+        printf("\n  %.1f experts needed, %.1f %% of them in memory; %.1f MB read from the disk, %.2f ms waited for it",
+               p->cache_needed, p->cache_needed > 0 ? 100 * p->cache_hits / p->cache_needed : 0, p->disk_bytes / 1e6,
+               p->disk_wait_ms);
     printf("\n  %-24s %9s %9s %9s %6s %*s %8s %6s %8s %6s\n", "part, ms", "min", "median", "max", "share", BAR_CELLS,
            "", "GFLOP/s", "peak", "GB/s", "read");
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
@@ -81,6 +85,8 @@ void qn_bench_model_print(const qn_model_speed *s, const char *model)
     printf("%s: %zu layer%s, %zu of them sparse; %s of weights; caches of %s with random rows in place of a prompt's\n",
            model, s->layers, s->layers == 1 ? "" : "s", s->sparse_layers, qn_memory_text(s->weight_bytes, weights),
            qn_memory_text(s->cache_bytes, caches));
+    if (s->experts > 0)
+        printf("an expert cache for %zu of %zu routed experts\n", s->expert_room, s->experts);
     printf("%s, %zu thread%s, kernels %s\n", s->cpu, s->threads, s->threads == 1 ? "" : "s", s->isa);
     printf("plain read of %s in between: 4 KiB pages, as the weights have, %.1f GB/s (%.1f to %.1f), 2 MiB pages %.1f "
            "(%.1f to %.1f)\n",

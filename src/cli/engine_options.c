@@ -58,6 +58,14 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .value = &flags->dsa_dense_below,
          .value_name = "KEYS",
          .help = "a query with at most so many keys attends to all of them, not to its index_topk best (default: 0)"},
+        {.name = "expert-cache",
+         .kind = QN_OPTION_SIZE,
+         .value = &flags->expert_cache,
+         .value_name = "BYTES",
+         .help = "routed experts stay on the disk, and so much memory, such as 48G, holds those used most; for a "
+                 "machine whose memory does not hold the model (default: off)",
+         .min = 1,
+         .max = INT64_MAX},
     };
     const qn_option text[] = {
         {.name = "chat-template",
@@ -134,6 +142,7 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
                                .block_size = flags->block_size,
                                .mla_norm_eps = (float)flags->mla_norm_eps,
                                .dsa_dense_below = flags->dsa_dense_below,
+                               .expert_cache_bytes = flags->expert_cache,
                                .trust_content_tokens = flags->trust_content_tokens,
                                .override_generation_config = flags->override_generation_config};
     return flags->speculative_config == NULL

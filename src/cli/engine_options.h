@@ -9,7 +9,7 @@
 
 /* Start from {0} and keep it where it is: the option table points into it. */
 typedef struct qn_engine_flags {
-    size_t threads, max_model_len, max_num_batched_tokens, block_size, dsa_dense_below;
+    size_t threads, max_model_len, max_num_batched_tokens, block_size, dsa_dense_below, expert_cache;
     double mla_norm_eps;
     json_t *speculative_config, *override_generation_config, *default_chat_template_kwargs;
     const char *chat_template;

@@ -137,7 +137,8 @@ static qn_status open_model(qn_engine *engine, const qn_engine_options *options,
     if (status != QN_OK) {
         return status;
     }
-    qn_model_options model = {.kernels = engine->kernels,
+    qn_model_options model = {.expert_cache_bytes = options->expert_cache_bytes,
+                              .kernels = engine->kernels,
                               .pool = engine->pool,
                               .max_rows = engine->max_rows,
                               .max_context_tokens = 0,
@@ -303,6 +304,11 @@ const qn_chat *qn_engine_chat(const qn_engine *engine)
 size_t qn_engine_max_model_len(const qn_engine *engine)
 {
     return engine->max_model_len;
+}
+
+const qn_expert_cache *qn_engine_expert_cache(const qn_engine *engine)
+{
+    return qn_model_expert_cache(engine->model);
 }
 
 uint64_t qn_engine_load_us(const qn_engine *engine)

@@ -17,6 +17,7 @@
 #include "engine/stream.h"
 #include "model/model.h"
 #include "sampling/repetition.h"
+#include "model/expert_cache.h"
 #include "sampling/sampler.h"
 #include "schedule/fairness.h"
 #include "text/chat.h"
@@ -38,6 +39,7 @@ typedef struct qn_engine_options {
     int num_speculative_tokens;    /* drafts a step; 0: off; needs an MTP layer */
     float mla_norm_eps;            /* 0: 1e-6 */
     size_t dsa_dense_below;
+    size_t expert_cache_bytes; /* routed experts stay on the disk, so much of them in memory; 0: all are in memory */
     bool trust_content_tokens;
     size_t max_num_seqs;         /* requests computed at once; 0: 1 */
     size_t max_queue;            /* requests that may wait besides; 0: no bound */
@@ -70,6 +72,7 @@ const qn_chat *qn_engine_chat(const qn_engine *engine);           /* NULL: witho
 size_t qn_engine_max_model_len(const qn_engine *engine);
 size_t qn_engine_max_num_seqs(const qn_engine *engine);
 uint64_t qn_engine_load_us(const qn_engine *engine);
+const qn_expert_cache *qn_engine_expert_cache(const qn_engine *engine); /* NULL: there is none */
 
 /* Requests that run and that wait; any thread. */
 typedef struct qn_engine_load {

@@ -11,7 +11,11 @@ void qn_memory_plan_log(const qn_memory_plan *plan)
 {
     char a[QN_MEMORY_TEXT_BYTES], b[QN_MEMORY_TEXT_BYTES];
     size_t sum = plan->weight_bytes + plan->kv_bytes + plan->step_bytes;
-    qn_log("memory: weights %s", qn_memory_text(plan->weight_bytes, a));
+    qn_log("memory: weights %s", qn_memory_text(plan->weight_bytes - plan->cache_bytes, a));
+    if (plan->cache_bytes > 0) {
+        qn_log("memory: expert cache %s, %zu of %zu routed experts at a time; the others are read from the disk",
+               qn_memory_text(plan->cache_bytes, a), plan->cached_experts, plan->experts);
+    }
     qn_log("memory: KV cache %s, %zu tokens in blocks of %zu, %.2f requests of max_model_len %zu",
            qn_memory_text(plan->kv_bytes, a), plan->kv_tokens, plan->kv_block_tokens,
            (double)plan->kv_tokens / (double)plan->max_model_len, plan->max_model_len);

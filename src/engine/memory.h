@@ -12,7 +12,9 @@
 #include "base/error.h"
 
 typedef struct qn_memory_plan {
-    size_t weight_bytes; /* mapped and converted */
+    size_t weight_bytes; /* mapped and converted, or in the expert cache */
+    size_t cache_bytes;  /* of them, the expert cache's; 0: there is none */
+    size_t cached_experts, experts;
     size_t kv_bytes, kv_tokens, kv_block_tokens;
     size_t max_model_len;         /* tokens of a sequence */
     size_t step_bytes, step_rows; /* the model's buffers and the engine's */

@@ -161,6 +161,12 @@ static qn_status log_plan(const sizing *s, size_t blocks, qn_error *err)
                            .step_bytes = own_bytes(engine, s, s->chosen, blocks),
                            .step_rows = engine->max_rows,
                            .available_bytes = s->available};
+    const qn_expert_cache *cache = qn_model_expert_cache(engine->model);
+    if (cache != NULL) {
+        plan.cache_bytes = qn_expert_cache_memory(cache);
+        plan.cached_experts = qn_expert_cache_room(cache);
+        plan.experts = qn_expert_cache_count(cache);
+    }
     if (!qn_size_mul(blocks, s->layout.block_bytes, &plan.kv_bytes)) {
         return qn_fail_field(err, QN_RESOURCE, "max-model-len",
                              "--max-model-len: a KV cache of %zu tokens can't be addressed: give fewer", s->chosen);
@@ -173,6 +179,10 @@ qn_status qn_engine_choose_sizes(const qn_engine *engine, const qn_engine_option
                                  qn_error *err)
 {
     sizing s = {.engine = engine, .options = options, .available = qn_memory_available("")};
+    const qn_expert_cache *cache = qn_model_expert_cache(engine->model);
+    if (cache != NULL && s.available > 0) {
+        s.available += qn_expert_cache_memory(cache); /* taken already, and counted with the weights */
+    }
     size_t block_tokens = options->block_size > 0 ? options->block_size : DEFAULT_BLOCK_TOKENS, blocks = 0;
     qn_status status = qn_model_kv_layout(engine->model, block_tokens, &s.layout, err);
     if (status == QN_OK) {

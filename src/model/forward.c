@@ -32,6 +32,8 @@ qn_step qn_model_step(qn_model *model, size_t rows, const qn_observer *observer)
                      .pool = model->pool,
                      .rope = &model->rope,
                      .ws = &model->workspace,
+                     .expert_cache = model->expert_cache,
+                     .expert_forecast = model->expert_forecast,
                      .mla_norm_eps = model->mla_norm_eps,
                      .rows = rows,
                      .observer = observer,
@@ -81,6 +83,7 @@ qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t s
     qn_layers_begin(&step);
     embed(model, &step, segments, segment_count);
     for (size_t layer = 0; layer < model->config->num_hidden_layers; layer++) {
+        step.next_layer = layer + 1 < model->config->num_hidden_layers ? &model->weights.layers[layer + 1] : NULL;
         qn_status status = qn_layer_run(&step, &model->weights.layers[layer], layer, err);
         if (status != QN_OK)
             return status;

@@ -54,7 +54,9 @@ qn_status qn_layer_run(const qn_step *step, const qn_layer_weights *weights, siz
     qn_part_mark(step->clock, QN_PART_REST);
     qn_step_observe(step, QN_OBSERVE_ATTENTION, layer, step->ws->branch.data, step->config->hidden_size);
     qn_for_rows(step->pool, step->rows, add_attention_and_norm, &r);
-    qn_mlp(step, weights, layer);
+    qn_status status = qn_mlp(step, weights, layer, err);
+    if (status != QN_OK)
+        return status;
     qn_part_mark(step->clock, QN_PART_REST);
     qn_for_rows(step->pool, step->rows, add_mlp, &r);
     qn_step_observe(step, QN_OBSERVE_HIDDEN, layer, step->ws->x.data, step->config->hidden_size);

@@ -1,10 +1,14 @@
 /* Two loops with the packing of the activations in between. In the first, an item is a tile of outputs of one expert
  * and up to 64 of its rows. In the second, an item is a tile of the hidden size for all experts and rows, so that one
- * thread adds up a row's experts in order. Either way each weight is read once per 64 rows that take it. */
+ * thread adds up a row's experts in order. Either way each weight is read once per 64 rows that take it.
+ *
+ * With an expert cache, what a layer needs may be more than may be in memory at once: the experts are then worked on in
+ * waves, ascending, which adds them up in the same order. */
 #include "model/mlp.h"
 
 #include <string.h>
 
+#include "model/expert_forecast.h"
 #include "model/parallel.h"
 
 enum { PACK_BATCH = 4 };
@@ -34,9 +38,10 @@ typedef struct mlp {
     const qn_layer_weights *weights;
     size_t layer;
     qn_packed in, down, shared_down;
-    size_t groups;       /* of ws->groups */
-    size_t pairs;        /* rows of the routed experts' activations */
-    qn_tiles down_tiles; /* of the hidden size, of all groups together */
+    size_t groups, routed; /* of ws->groups; those of routed experts, which come first */
+    size_t pairs;          /* rows of the routed experts' activations */
+    size_t first, last;    /* the groups of the present wave */
+    qn_tiles down_tiles;   /* of the hidden size, of all groups of the wave together */
 } mlp;
 
 static void pack_input(void *context, size_t row, size_t worker)
@@ -59,6 +64,7 @@ static void route_row(void *context, size_t row, size_t worker)
 
 static void add_group(mlp *m, const qn_mlp_weights *w, size_t expert, qn_mlp_group group)
 {
+    m->step->ws->group_expert[m->groups] = (int32_t)expert;
     group.gate = &w->gate[expert];
     group.up = &w->up[expert];
     group.down = &w->down[expert];
@@ -101,33 +107,33 @@ static qn_tiled tiled_group(const qn_mlp_group *group)
         .outputs = group->inner, .row_bytes = 2 * qn_matrix_row_bytes(group->gate), .streams = 2, .rows = group->rows};
 }
 
-/* Tiles of the first phase: all groups together are to keep the threads busy. */
+/* Tiles of the first phase: all groups of the wave together are to keep the threads busy. */
 static size_t lay_out_items(const mlp *m)
 {
     qn_mlp_group *groups = m->step->ws->groups;
     qn_cut cut;
     size_t items = 0;
     qn_cut_begin(&cut, qn_pool_threads(m->step->pool));
-    for (size_t g = 0; g < m->groups; g++) {
+    for (size_t g = m->first; g < m->last; g++) {
         const qn_tiled group = tiled_group(&groups[g]);
         qn_cut_add(&cut, &group);
     }
-    for (size_t g = m->groups; g-- > 0;) {
+    for (size_t g = m->last; g-- > m->first;) {
         const qn_tiled group = tiled_group(&groups[g]);
         groups[g].tiles = qn_cut_last(&cut, &group);
     }
-    for (size_t g = 0; g < m->groups; g++)
+    for (size_t g = m->first; g < m->last; g++)
         groups[g].end = items += groups[g].tiles.items;
     return items;
 }
 
-/* Tiles of the second phase, each with all blocks of rows of all groups. */
+/* Tiles of the second phase, each with all blocks of rows of all groups of the wave. */
 static size_t lay_out_down(mlp *m)
 {
     const qn_mlp_group *groups = m->step->ws->groups;
-    qn_tiled all = {.outputs = m->step->config->hidden_size, .streams = m->groups, .rows = 1};
+    qn_tiled all = {.outputs = m->step->config->hidden_size, .streams = m->last - m->first, .rows = 1};
     size_t most_rows = 0;
-    for (size_t g = 0; g < m->groups; g++) {
+    for (size_t g = m->first; g < m->last; g++) {
         all.row_bytes += qn_matrix_row_bytes(groups[g].down);
         most_rows = qn_max_size(most_rows, groups[g].rows);
     }
@@ -173,8 +179,8 @@ static void multiply(const mlp *m, const qn_matrix *w, size_t first, size_t last
 static void gate_and_up(void *context, size_t item, size_t worker)
 {
     const mlp *m = context;
-    const qn_mlp_group *groups = m->step->ws->groups;
-    size_t g = group_of_item(groups, m->groups, item);
+    const qn_mlp_group *groups = m->step->ws->groups + m->first;
+    size_t g = group_of_item(groups, m->last - m->first, item);
     const qn_mlp_group *group = &groups[g];
     const qn_tile tile = qn_tile_of(&group->tiles, item - (g > 0 ? groups[g - 1].end : 0));
     size_t first = tile.first, last = tile.last;
@@ -204,19 +210,39 @@ static void observe_experts(const mlp *m)
     observer->observe_experts(observer->context, m->layer, &inputs);
 }
 
-/* Rows of activations, the routed experts' first. */
+/* Rows of the wave's activations, the routed experts' first: pairs from `pair` on, and a shared expert's behind them.
+ */
+typedef struct wave_rows {
+    const mlp *m;
+    size_t pair, pairs, shared;
+} wave_rows;
+
+static wave_rows rows_of_wave(const mlp *m)
+{
+    const qn_mlp_group *groups = m->step->ws->groups;
+    size_t first = qn_min_size(m->first, m->routed), last = qn_min_size(m->last, m->routed);
+    wave_rows rows = {.m = m, .shared = m->last > m->routed ? m->step->rows : 0};
+    if (first < last) {
+        rows.pair = groups[first].first_packed;
+        rows.pairs = groups[last - 1].first_packed + groups[last - 1].rows - rows.pair;
+    }
+    return rows;
+}
+
 static void pack_activations(void *context, size_t batch, size_t worker)
 {
     (void)worker;
-    const mlp *m = context;
+    const wave_rows *rows = context;
+    const mlp *m = rows->m;
     const qn_mlp_weights *dense = &m->weights->dense;
-    size_t all = m->pairs + (dense->count > 0 ? m->step->rows : 0);
     const float *routed = m->step->ws->activations, *shared = routed + m->pairs * m->weights->experts.inner;
+    size_t all = rows->pairs + rows->shared;
     for (size_t i = batch * PACK_BATCH; i < qn_min_size((batch + 1) * PACK_BATCH, all); i++) {
-        if (i < m->pairs)
-            qn_packed_put(&m->down, i, routed + i * m->weights->experts.inner);
+        size_t pair = rows->pair + i, row = i - rows->pairs;
+        if (i < rows->pairs)
+            qn_packed_put(&m->down, pair, routed + pair * m->weights->experts.inner);
         else
-            qn_packed_put(&m->shared_down, i - m->pairs, shared + (i - m->pairs) * dense->inner);
+            qn_packed_put(&m->shared_down, row, shared + row * dense->inner);
     }
 }
 
@@ -244,9 +270,9 @@ static void down_tile(void *context, size_t item, size_t worker)
     qn_workspace *ws = m->step->ws;
     const qn_tile tile = qn_tile_of(&m->down_tiles, item);
     size_t first = tile.first, last = tile.last;
-    for (size_t r = 0; r < m->step->rows; r++)
+    for (size_t r = 0; r < m->step->rows && m->first == 0; r++)
         memset(ws->branch.rows[r] + first, 0, (last - first) * sizeof(float));
-    for (size_t g = 0; g < m->groups; g++) {
+    for (size_t g = m->first; g < m->last; g++) {
         qn_part_enter(m->step->clock, worker, part_of(m, &ws->groups[g]));
         add_down(m, &ws->groups[g], first, last, ws->worker[worker].tile);
     }
@@ -266,12 +292,67 @@ static void prepare_packed(mlp *m)
                                     ws->packed_shared_down_rows);
 }
 
-void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
+static bool is_cached(const mlp *m)
+{
+    return m->routed > 0 && m->step->expert_cache && qn_expert_cache_serves(m->step->expert_cache, m->layer);
+}
+
+/* The group behind the last one that belongs to the wave of `first`: all of them, unless they lie in the cache. */
+static size_t end_of_wave(const mlp *m, size_t first)
+{
+    if (!is_cached(m) || m->routed - first <= qn_expert_cache_most(m->step->expert_cache))
+        return m->groups;
+    return first + qn_expert_cache_most(m->step->expert_cache);
+}
+
+/* What comes behind the wave that ends before group `last`: the next wave, or, as far as it can be guessed, the next
+ * layer. */
+static void read_ahead(const mlp *m, size_t last)
+{
+    const qn_step *step = m->step;
+    if (last < m->routed) {
+        size_t next = qn_min_size(end_of_wave(m, last), m->routed);
+        qn_expert_cache_want(step->expert_cache, m->layer, step->ws->group_expert + last, next - last);
+    } else if (step->next_layer && qn_expert_cache_serves(step->expert_cache, m->layer + 1)) {
+        qn_expert_forecast_read(step->expert_forecast, step, step->next_layer, m->layer + 1);
+    }
+}
+
+/* Has the wave's experts in memory, and what comes next on its way. */
+static qn_status hold_wave(mlp *m, qn_error *err)
+{
+    qn_workspace *ws = m->step->ws;
+    size_t last = qn_min_size(m->last, m->routed), count = last - m->first;
+    qn_status status = qn_expert_cache_hold(m->step->expert_cache, m->layer, ws->group_expert + m->first, count,
+                                            ws->expert_views, err);
+    if (status != QN_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        qn_mlp_group *group = &ws->groups[m->first + i];
+        group->gate = &ws->expert_views[i].gate;
+        group->up = &ws->expert_views[i].up;
+        group->down = &ws->expert_views[i].down;
+    }
+    read_ahead(m, last);
+    return QN_OK;
+}
+
+static void run_wave(mlp *m)
+{
+    const qn_step *step = m->step;
+    wave_rows rows = rows_of_wave(m);
+    qn_pool_run(step->pool, lay_out_items(m), gate_and_up, m);
+    qn_for_rows(step->pool, qn_ceil_div(rows.pairs + rows.shared, PACK_BATCH), pack_activations, &rows);
+    qn_pool_run(step->pool, lay_out_down(m), down_tile, m);
+}
+
+qn_status qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer, qn_error *err)
 {
     mlp m = {.step = step, .weights = weights, .layer = layer};
     qn_part_mark(step->clock, QN_PART_ROUTER);
     if (weights->is_sparse)
         add_routed(&m);
+    m.routed = m.groups;
     qn_part_count_experts(step->clock, m.groups);
     qn_part_mark(step->clock, weights->is_sparse ? QN_PART_EXPERTS : QN_PART_DENSE);
     if (weights->dense.count > 0)
@@ -280,9 +361,15 @@ void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer)
                                  .activations = step->ws->activations + m.pairs * weights->experts.inner});
     prepare_packed(&m);
     qn_for_rows(step->pool, step->rows, pack_input, &m);
-    qn_pool_run(step->pool, lay_out_items(&m), gate_and_up, &m);
+    if (is_cached(&m))
+        qn_expert_forecast_check(step->expert_forecast, layer, step->ws->group_expert, m.routed);
+    for (; m.last < m.groups; m.first = m.last) {
+        m.last = end_of_wave(&m, m.first);
+        qn_status status = is_cached(&m) ? hold_wave(&m, err) : QN_OK;
+        if (status != QN_OK)
+            return status;
+        run_wave(&m);
+    }
     observe_experts(&m);
-    size_t activations = m.pairs + (weights->dense.count > 0 ? step->rows : 0);
-    qn_for_rows(step->pool, qn_ceil_div(activations, PACK_BATCH), pack_activations, &m);
-    qn_pool_run(step->pool, lay_out_down(&m), down_tile, &m);
+    return QN_OK;
 }

@@ -24,9 +24,9 @@ void qn_group_by_expert(const int32_t *taken, const float *weights, size_t rows,
                         qn_grouping *out);
 
 struct qn_mlp_group {
-    const qn_matrix *gate, *up, *down;
-    const int32_t *row;  /* [rows]; NULL: every row of the step */
-    const float *weight; /* [rows]; NULL: 1 */
+    const qn_matrix *gate, *up, *down; /* with an expert cache, of the present wave's groups alone */
+    const int32_t *row;                /* [rows]; NULL: every row of the step */
+    const float *weight;               /* [rows]; NULL: 1 */
     size_t rows, inner;
     float *activations;  /* [rows, inner] */
     size_t first_packed; /* row of packed_down, or of packed_shared_down when `row` is NULL */
@@ -34,7 +34,7 @@ struct qn_mlp_group {
     size_t end;          /* items of the first phase, groups before included */
 };
 
-/* ws->h, normed, is the input; the result is in ws->branch. */
-void qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer);
+/* ws->h, normed, is the input; the result is in ws->branch. Fails only with an expert cache, and as that does. */
+qn_status qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer, qn_error *err);
 
 #endif

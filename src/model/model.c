@@ -6,6 +6,9 @@
 
 static const float DEFAULT_MLA_NORM_EPS = 1e-6f;
 
+/* The longest that a disk may give nothing at all: far beyond what a busy one takes, and below what people wait. */
+enum { EXPERT_PATIENCE_US = 30 * 1000 * 1000 };
+
 qn_status qn_model_reserve(qn_model *model, size_t max_context_tokens, qn_error *err)
 {
     if (model->sizes.max_context_tokens != 0)
@@ -33,6 +36,11 @@ static qn_status open_parts(qn_model *model, qn_checkpoint *checkpoint, const qn
     qn_status status = qn_rope_make(model->config, &model->rope, err);
     if (status == QN_OK)
         status = qn_weights_take(checkpoint, &model->weights, err);
+    if (status == QN_OK && options->expert_cache_bytes > 0)
+        status = qn_expert_cache_new(checkpoint, &model->weights, options->expert_cache_bytes, EXPERT_PATIENCE_US,
+                                     &model->expert_cache, err);
+    if (status == QN_OK && options->expert_cache_bytes > 0)
+        status = qn_expert_forecast_new(model->config, model->weights.layer_count, &model->expert_forecast, err);
     if (status == QN_OK && options->max_context_tokens != 0)
         status = qn_model_reserve(model, options->max_context_tokens, err);
     return status;
@@ -61,6 +69,8 @@ void qn_model_close(qn_model *model)
     if (!model)
         return;
     qn_workspace_free(&model->workspace);
+    qn_expert_cache_free(model->expert_cache);
+    qn_expert_forecast_free(model->expert_forecast);
     qn_weights_free(&model->weights);
     qn_free(model);
 }
@@ -77,12 +87,20 @@ bool qn_model_has_mtp(const qn_model *model)
 
 size_t qn_model_weight_bytes(const qn_model *model)
 {
-    return model->weights.bytes;
+    const qn_expert_cache *cache = model->expert_cache;
+    if (!cache)
+        return model->weights.bytes;
+    return model->weights.bytes - qn_expert_cache_disk_bytes(cache) + qn_expert_cache_memory(cache);
 }
 
 size_t qn_model_step_bytes(const qn_model *model)
 {
     return model->workspace.bytes;
+}
+
+const qn_expert_cache *qn_model_expert_cache(const qn_model *model)
+{
+    return model->expert_cache;
 }
 
 void qn_model_time_parts(qn_model *model, qn_part_clock *clock)

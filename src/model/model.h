@@ -17,6 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
 #include "kv/sequence.h"
+#include "model/expert_cache.h"
 #include "model/parts.h"
 
 typedef struct qn_model qn_model;
@@ -28,6 +29,7 @@ typedef struct qn_model_options {
     size_t max_context_tokens; /* positions of one sequence; 0: not known yet, qn_model_reserve follows */
     float mla_norm_eps;        /* of q_a_layernorm and kv_a_layernorm; 0: the default 1e-6 */
     size_t dsa_dense_below;    /* a query with at most so many keys attends to all of them; 0: off */
+    size_t expert_cache_bytes; /* routed experts stay on the disk, so much of them in memory (expert_cache.h); 0: off */
 } qn_model_options;
 
 /* Takes every tensor of the checkpoint (and finishes it); the checkpoint outlives the model. */
@@ -41,8 +43,12 @@ qn_status qn_model_reserve(qn_model *model, size_t max_context_tokens, qn_error 
 
 const qn_config *qn_model_config(const qn_model *model);
 bool qn_model_has_mtp(const qn_model *model);
-size_t qn_model_weight_bytes(const qn_model *model); /* mapped and converted */
-size_t qn_model_step_bytes(const qn_model *model);   /* buffers of a call */
+/* Mapped and converted. With an expert cache: what that takes, in place of the experts that it serves. */
+size_t qn_model_weight_bytes(const qn_model *model);
+size_t qn_model_step_bytes(const qn_model *model); /* buffers of a call */
+
+/* For its sizes and figures, by any thread; NULL: there is none. */
+const qn_expert_cache *qn_model_expert_cache(const qn_model *model);
 
 /* From now on calls tell the clock where their time goes; it outlives the model or is taken away with NULL. */
 void qn_model_time_parts(qn_model *model, qn_part_clock *clock);
@@ -88,7 +94,8 @@ typedef struct qn_observer {
 } qn_observer;
 
 /* hidden [rows, hidden_size]: the output of the final norm, rows of the segments in order. Fails with QN_FAILED, naming
- * the layer, when a value is not finite. observer may be NULL. */
+ * the layer, when a value is not finite, and with QN_RESOURCE or QN_BAD_INPUT when an expert can't be read from the
+ * disk. observer may be NULL. */
 qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t segment_count, float *hidden,
                            const qn_observer *observer, qn_error *err);
 

@@ -2,6 +2,8 @@
 #ifndef QN_MODEL_STATE_H
 #define QN_MODEL_STATE_H
 
+#include "model/expert_cache.h"
+#include "model/expert_forecast.h"
 #include "model/model.h"
 #include "model/rope.h"
 #include "model/step.h"
@@ -15,6 +17,8 @@ struct qn_model {
     float mla_norm_eps;
     qn_rope rope;
     qn_weights weights;
+    qn_expert_cache *expert_cache; /* NULL: all experts are in memory, and there is no forecast */
+    qn_expert_forecast *expert_forecast;
     qn_workspace_sizes sizes; /* max_context_tokens 0: the workspace is not there yet */
     qn_workspace workspace;
     qn_part_clock *clock; /* of qn_model_time_parts */

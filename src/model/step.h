@@ -11,9 +11,11 @@
 #include "base/pool.h"
 #include "checkpoint/config.h"
 #include "kernels/kernels.h"
+#include "model/expert_cache.h"
 #include "model/model.h"
 #include "model/parts.h"
 #include "model/rope.h"
+#include "model/weights.h"
 #include "model/workspace.h"
 
 typedef struct qn_step {
@@ -22,6 +24,9 @@ typedef struct qn_step {
     qn_pool *pool;
     const qn_rope *rope;
     qn_workspace *ws;
+    qn_expert_cache *expert_cache; /* NULL: all experts are in memory */
+    struct qn_expert_forecast *expert_forecast;
+    const qn_layer_weights *next_layer; /* what comes behind the layer that runs; NULL: nothing, or not known */
     float mla_norm_eps;
     size_t rows;
     size_t first_slot; /* the slot of position 0: 0, in the MTP layer 1 */

@@ -108,6 +108,8 @@ static void take_mlp_buffers(builder *b)
     ws->pair_weight = take(b, pairs, sizeof *ws->pair_weight);
     ws->expert_first = take(b, c->n_routed_experts + 1, sizeof *ws->expert_first);
     ws->groups = take(b, c->n_routed_experts + 1, sizeof *ws->groups);
+    ws->group_expert = take(b, c->n_routed_experts + 1, sizeof *ws->group_expert);
+    ws->expert_views = take(b, c->n_routed_experts, sizeof *ws->expert_views);
 }
 
 static void take_row_buffers(builder *b)

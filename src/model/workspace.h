@@ -11,6 +11,7 @@
 
 #include "kernels/kernels.h"
 #include "kv/sequence.h"
+#include "model/expert_cache.h"
 #include "model/router.h"
 #include "model/weights.h"
 
@@ -84,9 +85,11 @@ typedef struct qn_workspace {
     float *expert_weights;
     int32_t *pair_row; /* [max_rows * num_experts_per_tok], grouped by expert */
     float *pair_weight;
-    size_t *expert_first; /* [n_routed_experts + 1]: each expert's first pair */
-    qn_mlp_group *groups; /* [n_routed_experts + 1] */
-    float *activations;   /* of a layer's MLPs, after silu and product */
+    size_t *expert_first;          /* [n_routed_experts + 1]: each expert's first pair */
+    qn_mlp_group *groups;          /* [n_routed_experts + 1] */
+    int32_t *group_expert;         /* [n_routed_experts + 1]: of each group */
+    qn_expert_views *expert_views; /* [n_routed_experts], of a wave's experts in the cache */
+    float *activations;            /* of a layer's MLPs, after silu and product */
 
     uint8_t *packed_in, *packed_down,
         *packed_shared_down; /* packed rows: a branch's input, and what enters down_proj */

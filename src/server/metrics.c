@@ -28,6 +28,23 @@ static void write_grammars(const qn_server *server, qn_buffer *out)
     qn_metrics_write_numbers(numbers, sizeof numbers / sizeof *numbers, server->options.model_names[0], out);
 }
 
+static void write_experts(const qn_server *server, const qn_expert_cache *cache, qn_buffer *out)
+{
+    const qn_expert_cache_figures *f = qn_expert_cache_figures_of(cache);
+    const qn_metrics_number numbers[] = {
+        {"quern:expert_cache_room", "gauge", "Routed experts that memory holds", qn_expert_cache_room(cache)},
+        {"quern:expert_cache_bytes", "gauge", "Memory that they take", qn_expert_cache_memory(cache)},
+        {"quern:expert_cache_hits_total", "counter", "Experts that were in memory when a step needed them", f->hits},
+        {"quern:expert_cache_late_total", "counter", "Experts whose read ahead of time was still under way", f->late},
+        {"quern:expert_cache_misses_total", "counter", "Experts that a step had to read", f->misses},
+        {"quern:expert_cache_ahead_total", "counter", "Experts read ahead of time", f->ahead},
+        {"quern:expert_cache_ahead_used_total", "counter", "Those of them that a step then needed", f->ahead_used},
+        {"quern:expert_cache_read_bytes_total", "counter", "Bytes of experts read from the disk", f->bytes_read},
+        {"quern:expert_cache_wait_ns_total", "counter", "Nanoseconds that steps waited for experts", f->waited_ns},
+    };
+    qn_metrics_write_numbers(numbers, sizeof numbers / sizeof *numbers, server->options.model_names[0], out);
+}
+
 void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_reply *reply)
 {
     (void)request;
@@ -36,6 +53,9 @@ void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_re
     reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
     qn_metrics_write(qn_engine_metrics(server->engine), server->options.model_names[0], &reply->body);
     write_grammars(server, &reply->body);
+    if (qn_engine_expert_cache(server->engine) != NULL) {
+        write_experts(server, qn_engine_expert_cache(server->engine), &reply->body);
+    }
     if (server->responses != NULL) {
         write_responses(server, &reply->body);
     }

@@ -41,7 +41,8 @@ rig rig_open(const char *dir, rig_options options)
                               .max_rows = r.max_rows,
                               .max_context_tokens = r.max_context_tokens,
                               .dsa_dense_below = options.dsa_dense_below,
-                              .mla_norm_eps = options.mla_norm_eps};
+                              .mla_norm_eps = options.mla_norm_eps,
+                              .expert_cache_bytes = options.expert_cache_bytes};
     must(qn_model_open(r.checkpoint, &model, &r.model, &err));
     must(qn_model_kv_layout(r.model, block_tokens, &layout, &err));
     size_t blocks = (r.max_context_tokens + 1 + block_tokens - 1) / block_tokens * or_default(options.sequences, 1);

@@ -23,7 +23,8 @@ typedef struct rig_options {
     size_t block_tokens; /* 0: 64 */
     size_t sequences;    /* how many of full length the cache holds; 0: 1 */
     size_t dsa_dense_below;
-    float mla_norm_eps; /* 0: the default */
+    float mla_norm_eps;        /* 0: the default */
+    size_t expert_cache_bytes; /* 0: all experts in memory */
 } rig_options;
 
 typedef struct rig {

@@ -1,8 +1,8 @@
 /* One order of summation: a row's result is the same to the bit whatever else is in the call, however the prompt is
  * cut, whatever was computed and dropped before (rejected drafts), wherever the cache's blocks lie and however many
- * threads there are. Held by playing random schedules against a plain run, for every backend of this CPU: on random
- * models of random shapes and weight formats, on a reference checkpoint, and on a model with the released index_topk
- * of 2,048 and prompts beyond it. */
+ * threads there are, and whether its experts are in memory or come from the disk. Held by playing random schedules
+ * against a plain run, for every backend of this CPU: on random models of random shapes and weight formats, on a
+ * reference checkpoint, and on a model with the released index_topk of 2,048 and prompts beyond it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -285,6 +285,7 @@ typedef struct trial {
     const char *dir, *what;
     size_t tokens[MAX_SEQUENCES], count; /* lengths of the sequences */
     size_t most_rows, max_rows, rounds, dsa_dense_below;
+    size_t expert_bytes; /* of one in an expert cache, at most; 0: play without one */
 } trial;
 
 static void run_trial(const trial *t, const char *isa, drawer *d)
@@ -308,6 +309,7 @@ static void run_trial(const trial *t, const char *isa, drawer *d)
         options.threads = draw_between(d, 1, MAX_THREADS);
         options.max_rows = t->max_rows;
         options.block_tokens = DRAW_OF(d, 16, 32, 64, 128, 256);
+        options.expert_cache_bytes = draw_percent(d, 60) ? draw_between(d, 16, 40) * t->expert_bytes : 0;
         rig r = rig_open(t->dir, options);
         playing p = {.what = what, .draws = d, .r = &r, .truth = truth, .count = t->count, .most_rows = t->most_rows};
         play(&p);
@@ -352,6 +354,16 @@ static random_shape draw_shape(drawer *d)
     return s;
 }
 
+/* Three matrices of at most 4 bytes a value and their scales, each in whole blocks of the disk. */
+static size_t bytes_of_expert(const random_shape *shape)
+{
+    enum { BLOCKS = 2 * 4096 };
+    if (!strpbrk(shape->layers, "fs"))
+        return 0;
+    size_t values = shape->hidden_size * shape->moe_intermediate_size;
+    return 3 * (4 * values + BLOCKS) + 3 * (values / 32 + BLOCKS);
+}
+
 static void test_random_models(void **state)
 {
     drawer *d = *state;
@@ -365,8 +377,9 @@ static void test_random_models(void **state)
                    .count = MAX_SEQUENCES,
                    .most_rows = DRAW_OF(d, 5, 90),
                    .max_rows = 200,
-                   .rounds = 2,
-                   .dsa_dense_below = DRAW_OF(d, 0, 0, 40)};
+                   .rounds = 3,
+                   .dsa_dense_below = DRAW_OF(d, 0, 0, 40),
+                   .expert_bytes = bytes_of_expert(&shape)};
         run_on_every_backend(&t, d);
         random_checkpoint_remove(dir);
     }

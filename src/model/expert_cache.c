@@ -1,0 +1,452 @@
+/* Memory is cut into slots of one expert each: its three matrices, codes and scales, in a buffer of their own each,
+ * since a read of whole blocks brings some of the neighbouring bytes along.
+ *
+ * A slot belongs to an expert from the moment its reads start. It can be given away when it is not held and none of its
+ * reads is under way; the one with the least heat is. The heat of a use grows by a constant factor from step to step,
+ * which is the same as letting all others fade. */
+#include "model/expert_cache.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/async_reader.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "base/system_memory.h"
+#include "checkpoint/view_map.h"
+
+enum { PARTS = 6, READS_UNDER_WAY = 32, NO_SLOT = -1 };
+
+static const double HEAT_LIMIT = 1e200, FADING_STEPS = 2048;
+
+typedef struct slot {
+    size_t expert; /* layer * experts + id */
+    bool owned;    /* by that expert */
+    bool held, ahead;
+    uint64_t used; /* count of holds then */
+    uint8_t *memory;
+    qn_async_read parts[PARTS];
+} slot;
+
+struct qn_expert_cache {
+    const qn_weights *weights;
+    qn_view_map map;
+    qn_direct_reader **files; /* [map.count] */
+    qn_async_reader *reader;
+    size_t experts, served_layers; /* of a layer; layers that are served */
+    size_t part_bytes[PARTS];      /* 0: this part does not exist (scales of BF16) */
+    size_t slot_bytes, slot_count;
+    uint8_t *memory;
+    size_t memory_bytes;
+    slot *slots;
+    int32_t *slot_of; /* [layers * experts], or NO_SLOT */
+    double *heat;     /* [layers * experts] */
+    double warmth;    /* of a use now */
+    uint64_t holds;
+    size_t *held, held_count; /* slots */
+    qn_expert_cache_figures figures;
+};
+
+static void parts_of(const qn_mlp_weights *w, size_t expert, const uint8_t *data[PARTS], size_t bytes[PARTS])
+{
+    const qn_matrix *const matrices[] = {&w->gate[expert], &w->up[expert], &w->down[expert]};
+    for (size_t i = 0; i < PARTS / 2; i++) {
+        const qn_matrix *m = matrices[i];
+        data[2 * i] = m->data;
+        bytes[2 * i] = m->rows * qn_matrix_row_bytes(m);
+        data[2 * i + 1] = m->scales;
+        bytes[2 * i + 1] = m->scales ? qn_matrix_bytes(m) - bytes[2 * i] : 0;
+    }
+}
+
+static const qn_mlp_weights *first_sparse(const qn_weights *weights)
+{
+    for (size_t i = 0; i < weights->layer_count; i++) {
+        if (weights->layers[i].experts.count > 0)
+            return &weights->layers[i].experts;
+    }
+    return NULL;
+}
+
+static size_t slot_bytes_of(const size_t bytes[PARTS])
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < PARTS; i++)
+        sum += bytes[i] > 0 ? qn_direct_buffer_bytes(bytes[i]) : 0;
+    return sum;
+}
+
+size_t qn_expert_cache_bytes(const qn_weights *weights, size_t experts)
+{
+    const qn_mlp_weights *w = first_sparse(weights);
+    const uint8_t *data[PARTS];
+    size_t bytes[PARTS], all;
+    if (!w)
+        return 0;
+    parts_of(w, 0, data, bytes);
+    return qn_size_mul(slot_bytes_of(bytes), experts, &all) ? all : SIZE_MAX;
+}
+
+bool qn_expert_cache_serves(const qn_expert_cache *cache, size_t layer)
+{
+    const qn_mlp_weights *w = &cache->weights->layers[layer].experts;
+    const uint8_t *data[PARTS];
+    size_t bytes[PARTS];
+    if (w->count == 0)
+        return false;
+    parts_of(w, 0, data, bytes);
+    return memcmp(bytes, cache->part_bytes, sizeof bytes) == 0;
+}
+
+static qn_status open_files(qn_expert_cache *cache, const qn_checkpoint *checkpoint, qn_error *err)
+{
+    qn_status status = qn_view_map_make(checkpoint, &cache->map, err);
+    if (status != QN_OK)
+        return status;
+    cache->files = qn_alloc_zero(cache->map.count, sizeof(qn_direct_reader *));
+    if (!cache->files)
+        return qn_fail_memory(err, "table of files", cache->map.count * sizeof(qn_direct_reader *));
+    for (size_t i = 0; i < cache->map.count && status == QN_OK; i++)
+        status = qn_direct_reader_open(cache->map.files[i].path, &cache->files[i], err);
+    return status;
+}
+
+/* Touched now, so that what starts does not run out of memory later. */
+static qn_status make_memory(qn_expert_cache *cache, qn_error *err)
+{
+    size_t available = qn_memory_available("");
+    cache->memory_bytes = cache->slot_bytes * cache->slot_count; /* at most what was asked for */
+    if (available > 0 && cache->memory_bytes > available)
+        return qn_fail_field(err, QN_RESOURCE, "expert-cache",
+                             "--expert-cache: %zu bytes are asked for and %zu of memory are available: give less",
+                             cache->memory_bytes, available);
+    cache->memory = qn_direct_buffer_new(cache->memory_bytes);
+    if (!cache->memory)
+        return qn_fail_memory(err, "expert cache", cache->memory_bytes);
+    (void)madvise(cache->memory, cache->memory_bytes, MADV_HUGEPAGE);
+    if (madvise(cache->memory, cache->memory_bytes, MADV_POPULATE_WRITE) != 0)
+        memset(cache->memory, 0, cache->memory_bytes);
+    return QN_OK;
+}
+
+static qn_status make_tables(qn_expert_cache *cache, qn_error *err)
+{
+    size_t all = cache->weights->layer_count * cache->experts;
+    cache->slots = qn_alloc_zero(cache->slot_count, sizeof *cache->slots);
+    cache->held = qn_alloc_zero(cache->slot_count, sizeof *cache->held);
+    cache->slot_of = qn_alloc_zero(all, sizeof *cache->slot_of);
+    cache->heat = qn_alloc_zero(all, sizeof *cache->heat);
+    if (!cache->slots || !cache->held || !cache->slot_of || !cache->heat)
+        return qn_fail_memory(err, "table of experts",
+                              cache->slot_count * sizeof *cache->slots + all * sizeof *cache->heat);
+    for (size_t i = 0; i < all; i++)
+        cache->slot_of[i] = NO_SLOT;
+    for (size_t i = 0; i < cache->slot_count; i++) {
+        slot *s = &cache->slots[i];
+        s->memory = cache->memory + i * cache->slot_bytes;
+        uint8_t *at = s->memory;
+        for (size_t p = 0; p < PARTS; p++) {
+            s->parts[p] = (qn_async_read){.bytes = cache->part_bytes[p], .buffer = at};
+            at += cache->part_bytes[p] > 0 ? qn_direct_buffer_bytes(cache->part_bytes[p]) : 0;
+        }
+    }
+    return QN_OK;
+}
+
+static qn_status make(qn_expert_cache *cache, const qn_checkpoint *checkpoint, size_t bytes, uint64_t patience_us,
+                      qn_error *err)
+{
+    const qn_mlp_weights *w = first_sparse(cache->weights);
+    const uint8_t *data[PARTS];
+    if (!w)
+        return qn_fail_field(err, QN_USAGE, "expert-cache",
+                             "--expert-cache: this model has no routed experts: leave it out");
+    parts_of(w, 0, data, cache->part_bytes);
+    cache->experts = w->count;
+    cache->slot_bytes = slot_bytes_of(cache->part_bytes);
+    size_t all = cache->weights->layer_count * cache->experts;
+    size_t least = qn_min_size(4 * qn_checkpoint_config(checkpoint)->num_experts_per_tok, 2 * cache->experts);
+    cache->slot_count = qn_min_size(bytes / cache->slot_bytes, qn_max_size(all, least));
+    if (cache->slot_count < least)
+        return qn_fail_field(err, QN_USAGE, "expert-cache",
+                             "--expert-cache: %zu bytes hold %zu experts, and %zu are the least: give at least %zu",
+                             bytes, cache->slot_count, least, least * cache->slot_bytes);
+    cache->warmth = 1;
+    for (size_t i = 0; i < cache->weights->layer_count; i++)
+        cache->served_layers += qn_expert_cache_serves(cache, i);
+    qn_status status = open_files(cache, checkpoint, err);
+    if (status == QN_OK)
+        status = qn_async_reader_new(READS_UNDER_WAY, patience_us, &cache->reader, err);
+    if (status == QN_OK)
+        status = make_memory(cache, err);
+    return status == QN_OK ? make_tables(cache, err) : status;
+}
+
+qn_status qn_expert_cache_new(const qn_checkpoint *checkpoint, const qn_weights *weights, size_t bytes,
+                              uint64_t patience_us, qn_expert_cache **out, qn_error *err)
+{
+    qn_expert_cache *cache = qn_alloc_zero(1, sizeof *cache);
+    if (!cache)
+        return qn_fail_memory(err, "expert cache", sizeof *cache);
+    cache->weights = weights;
+    qn_status status = make(cache, checkpoint, bytes, patience_us, err);
+    if (status != QN_OK) {
+        qn_expert_cache_free(cache);
+        return status;
+    }
+    *out = cache;
+    return QN_OK;
+}
+
+void qn_expert_cache_free(qn_expert_cache *cache)
+{
+    if (!cache)
+        return;
+    qn_async_reader_free(cache->reader);
+    for (size_t i = 0; cache->files && i < cache->map.count; i++)
+        qn_direct_reader_close(cache->files[i]);
+    qn_free(cache->files);
+    qn_view_map_free(&cache->map);
+    qn_direct_buffer_free(cache->memory, cache->memory_bytes);
+    qn_free(cache->slots);
+    qn_free(cache->held);
+    qn_free(cache->slot_of);
+    qn_free(cache->heat);
+    qn_free(cache);
+}
+
+size_t qn_expert_cache_memory(const qn_expert_cache *cache)
+{
+    return cache->memory_bytes;
+}
+
+size_t qn_expert_cache_disk_bytes(const qn_expert_cache *cache)
+{
+    size_t bytes = 0;
+    for (size_t p = 0; p < PARTS; p++)
+        bytes += cache->part_bytes[p];
+    return bytes * qn_expert_cache_count(cache);
+}
+
+size_t qn_expert_cache_count(const qn_expert_cache *cache)
+{
+    return cache->served_layers * cache->experts;
+}
+
+size_t qn_expert_cache_room(const qn_expert_cache *cache)
+{
+    return cache->slot_count;
+}
+
+size_t qn_expert_cache_most(const qn_expert_cache *cache)
+{
+    return cache->slot_count / 2;
+}
+
+const qn_expert_cache_figures *qn_expert_cache_figures_of(const qn_expert_cache *cache)
+{
+    return &cache->figures;
+}
+
+static bool is_under_way(const slot *s)
+{
+    for (size_t p = 0; p < PARTS; p++) {
+        if (s->parts[p].state == QN_ASYNC_QUEUED || s->parts[p].state == QN_ASYNC_UNDER_WAY)
+            return true;
+    }
+    return false;
+}
+
+static bool is_there(const slot *s)
+{
+    for (size_t p = 0; p < PARTS; p++) {
+        const qn_async_read *part = &s->parts[p];
+        if (part->bytes > 0 && (part->state != QN_ASYNC_DONE || part->error != 0))
+            return false;
+    }
+    return true;
+}
+
+/* What was read ahead of time counts as used: it is about to be. */
+static double heat_of(const qn_expert_cache *cache, const slot *s)
+{
+    return cache->heat[s->expert] + (s->ahead ? cache->warmth : 0);
+}
+
+/* The slot to be given away, or NULL: all are held, or are being read into. */
+static slot *find_victim(qn_expert_cache *cache)
+{
+    slot *best = NULL;
+    for (size_t i = 0; i < cache->slot_count; i++) {
+        slot *s = &cache->slots[i];
+        if (s->held || is_under_way(s))
+            continue;
+        if (!s->owned)
+            return s;
+        double heat = heat_of(cache, s), least = best ? heat_of(cache, best) : 0;
+        if (!best || heat < least || (heat <= least && s->used < best->used))
+            best = s;
+    }
+    return best;
+}
+
+/* The parts that are not there: none was asked for yet, or reading failed. */
+static void start_parts(qn_expert_cache *cache, slot *s, bool urgent)
+{
+    for (size_t p = 0; p < PARTS; p++) {
+        qn_async_read *part = &s->parts[p];
+        if (part->bytes == 0 || (part->state == QN_ASYNC_DONE && part->error == 0))
+            continue;
+        if (part->state == QN_ASYNC_IDLE || part->state == QN_ASYNC_DONE)
+            cache->figures.bytes_read += part->bytes;
+        qn_async_reader_start(cache->reader, part, urgent);
+    }
+}
+
+static void give(qn_expert_cache *cache, slot *s, size_t layer, size_t id)
+{
+    if (s->owned)
+        cache->slot_of[s->expert] = NO_SLOT;
+    s->expert = layer * cache->experts + id;
+    s->owned = true;
+    s->ahead = false;
+    cache->slot_of[s->expert] = (int32_t)(s - cache->slots);
+    const uint8_t *data[PARTS];
+    size_t bytes[PARTS];
+    parts_of(&cache->weights->layers[layer].experts, id, data, bytes);
+    for (size_t p = 0; p < PARTS; p++) {
+        qn_async_read *part = &s->parts[p];
+        size_t file = 0;
+        part->state = QN_ASYNC_IDLE;
+        if (part->bytes > 0 && qn_view_map_find(&cache->map, data[p], &file, &part->offset))
+            part->file = cache->files[file];
+    }
+}
+
+static slot *slot_of(const qn_expert_cache *cache, size_t layer, int32_t id)
+{
+    int32_t at = cache->slot_of[layer * cache->experts + (size_t)id];
+    return at == NO_SLOT ? NULL : &cache->slots[at];
+}
+
+static void hold_slot(qn_expert_cache *cache, slot *s)
+{
+    s->held = true;
+    s->used = cache->holds;
+    cache->held[cache->held_count++] = (size_t)(s - cache->slots);
+}
+
+/* Counts the step's uses, and holds what is there or on its way. */
+static void note_uses(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)
+{
+    for (size_t i = 0; i < cache->held_count; i++)
+        cache->slots[cache->held[i]].held = false;
+    cache->held_count = 0;
+    cache->holds++;
+    cache->warmth *= 1 + 1 / (FADING_STEPS * (double)cache->served_layers);
+    if (cache->warmth > HEAT_LIMIT) {
+        for (size_t i = 0; i < cache->weights->layer_count * cache->experts; i++)
+            cache->heat[i] /= cache->warmth;
+        cache->warmth = 1;
+    }
+    qn_async_reader_poll(cache->reader);
+    for (size_t i = 0; i < count; i++) {
+        cache->heat[layer * cache->experts + (size_t)experts[i]] += cache->warmth;
+        slot *s = slot_of(cache, layer, experts[i]);
+        if (!s) {
+            cache->figures.misses++;
+            continue;
+        }
+        if (is_there(s))
+            cache->figures.hits++;
+        else
+            cache->figures.late++;
+        cache->figures.ahead_used += s->ahead;
+        s->ahead = false;
+        hold_slot(cache, s);
+    }
+}
+
+static qn_status read_missing(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count, qn_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        slot *s = slot_of(cache, layer, experts[i]);
+        while (!s) {
+            s = find_victim(cache);
+            if (s) {
+                give(cache, s, layer, (size_t)experts[i]);
+                hold_slot(cache, s);
+                break;
+            }
+            qn_status status = qn_async_reader_wait_any(cache->reader, err);
+            if (status != QN_OK)
+                return status;
+        }
+        start_parts(cache, s, true);
+    }
+    qn_async_reader_poll(cache->reader);
+    return QN_OK;
+}
+
+static qn_matrix matrix_in(const qn_matrix *on_disk, const qn_async_read *data, const qn_async_read *scales)
+{
+    qn_matrix m = *on_disk;
+    m.data = qn_async_read_data(data);
+    m.scales = on_disk->scales ? qn_async_read_data(scales) : NULL;
+    return m;
+}
+
+static qn_status wait_for(qn_expert_cache *cache, size_t layer, int32_t id, qn_expert_views *views, qn_error *err)
+{
+    const slot *s = slot_of(cache, layer, id);
+    for (size_t p = 0; p < PARTS; p++) {
+        if (s->parts[p].bytes == 0)
+            continue;
+        qn_status status = qn_async_reader_wait(cache->reader, &s->parts[p], err);
+        if (status != QN_OK)
+            return status;
+    }
+    const qn_mlp_weights *w = &cache->weights->layers[layer].experts;
+    views->gate = matrix_in(&w->gate[id], &s->parts[0], &s->parts[1]);
+    views->up = matrix_in(&w->up[id], &s->parts[2], &s->parts[3]);
+    views->down = matrix_in(&w->down[id], &s->parts[4], &s->parts[5]);
+    return QN_OK;
+}
+
+qn_status qn_expert_cache_hold(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count,
+                               qn_expert_views *views, qn_error *err)
+{
+    note_uses(cache, layer, experts, count);
+    uint64_t started = qn_now_ns();
+    qn_status status = read_missing(cache, layer, experts, count, err);
+    for (size_t i = 0; i < count && status == QN_OK; i++)
+        status = wait_for(cache, layer, experts[i], &views[i], err);
+    cache->figures.waited_ns += qn_now_ns() - started;
+    return status;
+}
+
+void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (slot_of(cache, layer, experts[i]))
+            continue;
+        slot *s = find_victim(cache);
+        if (!s)
+            break;
+        give(cache, s, layer, (size_t)experts[i]);
+        s->ahead = true;
+        s->used = cache->holds;
+        cache->figures.ahead++;
+        start_parts(cache, s, false);
+    }
+    qn_async_reader_poll(cache->reader);
+}
+
+size_t qn_expert_cache_lacks(const qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)
+{
+    size_t lacks = 0;
+    for (size_t i = 0; i < count; i++)
+        lacks += !slot_of(cache, layer, experts[i]);
+    return lacks;
+}
