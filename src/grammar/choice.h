@@ -1,4 +1,4 @@
-/* A choice among texts, shared beginnings written once: ten thousand of them are as quick to match as one. */
+/* A choice among texts: a hundred thousand of them are as quick to match as one. */
 #ifndef QN_GRAMMAR_CHOICE_H
 #define QN_GRAMMAR_CHOICE_H
 

@@ -19,13 +19,30 @@ bool compile_reserve(compiler *c, void *block, size_t *capacity, size_t count, s
                               "states of the automaton");
 }
 
-uint32_t compile_add_state(compiler *c, qn_state_kind kind, uint32_t a, uint32_t b)
+static uint32_t add_state(compiler *c, qn_state_kind kind, uint32_t a, uint32_t b, size_t most)
 {
-    if (!qn_builder_reserve(c->b, &c->g->states, &c->state_capacity, c->g->state_count, 1, QN_GRAMMAR_MAX_STATES,
-                            sizeof *c->g->states, "states of the automaton"))
+    if (!qn_builder_reserve(c->b, &c->g->states, &c->state_capacity, c->g->state_count, 1, most, sizeof *c->g->states,
+                            "states of the automaton"))
         return COMPILE_RETURN;
     c->g->states[c->g->state_count] = (qn_state){kind, a, b};
     return (uint32_t)c->g->state_count++;
+}
+
+uint32_t compile_add_chained(compiler *c, uint32_t byte, uint32_t next)
+{
+    if (++c->chained > QN_GRAMMAR_MAX_CHAINED) {
+        qn_error err;
+        qn_fail(&err, QN_USAGE,
+                "grammar: more than %d bytes in which no other text of a choice shares: make it smaller",
+                QN_GRAMMAR_MAX_CHAINED);
+        qn_grammar_builder_fail(c->b, &err);
+    }
+    return add_state(c, QN_STATE_SET, byte, next, SIZE_MAX);
+}
+
+uint32_t compile_add_state(compiler *c, qn_state_kind kind, uint32_t a, uint32_t b)
+{
+    return add_state(c, kind, a, b, QN_GRAMMAR_MAX_STATES + c->chained);
 }
 
 void compile_set_state(compiler *c, uint32_t state, qn_state_kind kind, uint32_t a, uint32_t b)

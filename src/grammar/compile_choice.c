@@ -1,6 +1,7 @@
 /* A choice. Options that begin with a literal become a tree of their bytes, so that a thousand words are one stack and
  * not a thousand. Where a single word is left on its way through the tree, the rest of it is a chain of states; chains
- * are made from their ends, and what ends alike is the same states. */
+ * are made from their ends, and what ends alike is the same states: as much of it as literals before have had in
+ * common, and LEARNT bytes more. So the table of what can be shared stays small where random words share nothing. */
 #include "grammar/compile_internal.h"
 
 #include <stdlib.h>
@@ -8,6 +9,8 @@
 
 #include "base/memory.h"
 #include "base/size.h"
+
+enum { LEARNT = 8 };
 
 typedef struct literal {
     const unsigned char *bytes;
@@ -29,6 +32,8 @@ typedef struct compile_literals {
     size_t range_count, range_capacity;
     qn_expr *options;
     size_t option_count, option_capacity;
+    qn_expr rest_of; /* the last single expression behind a literal, */
+    uint32_t rest;   /* and its entry; COMPILE_RETURN: none */
     uint32_t *links; /* a hash table of the states of chains, 0: empty */
     size_t link_count, link_capacity;
 } compile_literals;
@@ -71,21 +76,36 @@ static bool grow_links(compiler *c)
     return true;
 }
 
-/* The state that takes the byte and goes on with next; one that chains have in common. */
-static uint32_t link_to(compiler *c, unsigned char byte, uint32_t next)
+/* The state that takes the byte and goes on with next, of those that chains have in common; COMPILE_RETURN: none. */
+static uint32_t find_link(const compiler *c, unsigned char byte, uint32_t next)
 {
-    compile_literals *l = c->literals;
-    if (c->b->failed || (2 * (l->link_count + 1) > l->link_capacity && !grow_links(c)))
-        return COMPILE_RETURN;
-    for (size_t at = link_slot(l, byte, next); l->links[at] != 0; at = (at + 1) & (l->link_capacity - 1)) {
+    const compile_literals *l = c->literals;
+    for (size_t at = link_slot(l, byte, next); l->link_count > 0 && l->links[at] != 0;
+         at = (at + 1) & (l->link_capacity - 1)) {
         const qn_state *s = &c->g->states[l->links[at]];
         if (s->a == byte && s->b == next)
             return l->links[at];
     }
-    uint32_t state = compile_add_state(c, QN_STATE_SET, byte, next);
+    return COMPILE_RETURN;
+}
+
+/* The state that takes the byte and goes on with next: one that is there already, else, where *learnt is not yet
+ * LEARNT, a new one for others to share. */
+static uint32_t link_to(compiler *c, unsigned char byte, uint32_t next, size_t *learnt)
+{
+    compile_literals *l = c->literals;
+    if (c->b->failed)
+        return COMPILE_RETURN;
+    if (*learnt >= LEARNT) /* what goes on with a new state is new itself */
+        return compile_add_chained(c, byte, next);
+    uint32_t state = *learnt == 0 ? find_link(c, byte, next) : COMPILE_RETURN;
+    if (state != COMPILE_RETURN || (2 * (l->link_count + 1) > l->link_capacity && !grow_links(c)))
+        return state;
+    state = compile_add_chained(c, byte, next);
     if (!c->b->failed) {
         put_link(c, l->links, state);
         l->link_count++;
+        ++*learnt;
     }
     return state;
 }
@@ -95,8 +115,17 @@ static uint32_t end_of(compiler *c, const literal *l, uint32_t next)
 {
     if (!l->more)
         return next;
+    compile_literals *literals = c->literals;
+    const qn_expr_node *node = &c->b->nodes[l->option];
+    qn_expr only = node->count == 2 ? c->b->parts[node->first + 1] : UINT32_MAX;
+    if (node->count == 2 && only == literals->rest_of && literals->rest != COMPILE_RETURN)
+        return literals->rest;
     uint32_t rest = compile_new_entry(c);
     compile_push(c, l->option, 1, rest, next, true);
+    if (node->count == 2) {
+        literals->rest_of = only;
+        literals->rest = rest;
+    }
     return rest;
 }
 
@@ -104,8 +133,9 @@ static uint32_t end_of(compiler *c, const literal *l, uint32_t next)
 static uint32_t chain(compiler *c, const literal *l, size_t from, uint32_t next)
 {
     uint32_t state = end_of(c, l, next);
+    size_t learnt = 0;
     for (size_t i = l->count; i-- > from && !c->b->failed;)
-        state = link_to(c, l->bytes[i], state);
+        state = link_to(c, l->bytes[i], state, &learnt);
     return state;
 }
 
@@ -173,7 +203,8 @@ static void make_tree_node(compiler *c, const range *r, uint32_t next)
     for (size_t i = ended, end; i < r->high && !c->b->failed; i = end) {
         end = group_end(l, r, i);
         uint32_t after = behind_byte(c, r, i, end, next);
-        uint32_t state = link_to(c, l->all[i].bytes[r->depth], after);
+        size_t learnt = end - i == 1 ? 0 : LEARNT; /* a node of the tree is no chain's */
+        uint32_t state = link_to(c, l->all[i].bytes[r->depth], after, &learnt);
         c->g->targets[used++] = state;
     }
     compile_set_state(c, r->entry, QN_STATE_SPLIT, first, (uint32_t)branches);
@@ -227,6 +258,7 @@ static bool begin_choice(compiler *c)
         return false;
     }
     c->literals->option_count = c->literals->count = 0;
+    c->literals->rest = COMPILE_RETURN;
     return true;
 }
 

@@ -20,6 +20,7 @@ typedef struct compiler {
     qn_grammar_builder *b; /* its error takes ours */
     const qn_analysis *analysis;
     qn_grammar *g;
+    size_t chained; /* states of compile_add_chained */
     size_t state_capacity, target_capacity, repeat_capacity, group_capacity;
     uint32_t *uses, *sizes;
     uint32_t *expr_entries, *rule_entries; /* 0: not made yet */
@@ -32,6 +33,9 @@ typedef struct compiler {
 bool compile_reserve(compiler *c, void *block, size_t *capacity, size_t count, size_t more, size_t size);
 
 uint32_t compile_add_state(compiler *c, qn_state_kind kind, uint32_t a, uint32_t b);
+/* Takes the byte and goes on with next. Such states are as many as literals are long: they have a bound of their own.
+ */
+uint32_t compile_add_chained(compiler *c, uint32_t byte, uint32_t next);
 void compile_set_state(compiler *c, uint32_t state, qn_state_kind kind, uint32_t a, uint32_t b);
 uint32_t compile_new_entry(compiler *c);                 /* a state that is set later */
 uint32_t compile_add_targets(compiler *c, size_t count); /* room for those of one split; their first index */

@@ -21,8 +21,9 @@
 enum {
     QN_GRAMMAR_MAX_EXPRESSIONS = 1 << 18, /* of one grammar: what hostile input can cost */
     QN_GRAMMAR_MAX_PARTS = 1 << 20,       /* of all concatenations, choices and groups together */
-    QN_GRAMMAR_MAX_BYTES = 1 << 22,       /* of all literals together */
-    QN_GRAMMAR_MAX_STATES = 1 << 20,      /* of the compiled automaton */
+    QN_GRAMMAR_MAX_BYTES = 1 << 24,       /* of all literals together */
+    QN_GRAMMAR_MAX_STATES = 1 << 20,      /* of the compiled automaton, and besides */
+    QN_GRAMMAR_MAX_CHAINED = 1 << 22,     /* those of the bytes in which no other option of a choice shares */
     QN_GRAMMAR_MAX_ITEMS = 512            /* of one qn_expr_each_once */
 };
 #define QN_UNBOUNDED SIZE_MAX

@@ -2,6 +2,7 @@
  *
  * Texts are arranged as a trie, so that ten thousand of them are followed along one path at a time; of many, those that
  * are only spelt in one way are a choice of texts. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 #include "grammar/json_schema_compiler.h"
 
 enum {
-    MOST_ESCAPED = 4096, /* characters of an enum for which every escape is accepted */
+    MOST_ESCAPED = 4096, /* bytes of an enum for whose characters every escape is accepted; of those strings that need
+                            one, if they are no more */
     MOST_NESTED = 1000   /* arrays and objects in an enum: they are followed all at once */
 };
 
@@ -267,32 +269,63 @@ static bool has_one_spelling(const json_t *string, bool bare)
     return i == bytes;
 }
 
-/* That text. */
-static const char *only_spelling(compiler *c, const json_t *string, bool bare)
+/* The letter of the character's short escape; NUL: it has none. */
+static char escape_letter(char character)
 {
-    size_t bytes = json_string_length(string);
-    char *text = bare ? NULL : schema_alloc(c, bytes + 2, 1);
-    if (text) {
-        memcpy(text, json_string_value(string), bytes);
-        text[bytes] = '"';
+    static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+    const char *at = character ? strchr(escaped, character) : NULL;
+    return at ? letters[at - escaped] : '\0';
+}
+
+/* A string without its first quote as serialisers write it: characters as they are, and escaped where they have to. */
+static const char *usual_spelling(compiler *c, const json_t *string, bool bare)
+{
+    const char *from = json_string_value(string);
+    size_t bytes = json_string_length(string), more = 0, n = 0;
+    if (bare)
+        return from;
+    for (size_t i = 0; i < bytes; i++)
+        more += escape_letter(from[i]) ? 1 : (unsigned char)from[i] < 0x20 ? 5 : 0;
+    char *text = schema_alloc(c, bytes + more + 2, 1);
+    for (size_t i = 0; text && i < bytes; i++) {
+        char letter = escape_letter(from[i]);
+        if (letter || (unsigned char)from[i] < 0x20)
+            text[n++] = '\\';
+        if (letter)
+            text[n++] = letter;
+        else if ((unsigned char)from[i] < 0x20)
+            n += (size_t)snprintf(text + n, 6, "u%04x", (unsigned)from[i]);
+        else
+            text[n++] = from[i];
     }
-    return bare ? json_string_value(string) : text;
+    if (text)
+        text[n] = '"';
+    return text;
+}
+
+/* Bytes of the strings; `odd`: only of those that are spelt in several ways. */
+static size_t string_bytes(const json_t *const *values, size_t count, bool bare, bool odd)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        if (json_is_string(values[i]) && !(odd && has_one_spelling(values[i], bare)))
+            bytes += json_string_length(values[i]);
+    return bytes;
 }
 
 static qn_expr strings_expr(compiler *c, const json_t *const *values, size_t count, bool bare)
 {
     schema_text *texts = schema_alloc(c, count + 1, sizeof *texts);
     const char **plain = schema_alloc(c, count + 1, sizeof *plain);
-    size_t text_count = 0, plain_count = 0, bytes = 0;
+    size_t text_count = 0, plain_count = 0;
     qn_expr tail = bare ? qn_expr_empty(c->b) : c->spelling.quote, options[2];
-    for (size_t i = 0; i < count; i++)
-        bytes += json_string_length(values[i]);
-    bool escapes = bytes <= MOST_ESCAPED;
+    bool escapes = string_bytes(values, count, bare, false) <= MOST_ESCAPED;
+    bool odd = bare || string_bytes(values, count, bare, true) <= MOST_ESCAPED;
     for (size_t i = 0; texts && plain && i < count && !c->failed; i++) {
         if (!json_is_string(values[i]))
             continue;
-        if ((bare || !escapes) && has_one_spelling(values[i], bare))
-            plain[plain_count++] = only_spelling(c, values[i], bare);
+        if (!odd || ((bare || !escapes) && has_one_spelling(values[i], bare)))
+            plain[plain_count++] = usual_spelling(c, values[i], bare);
         else
             texts[text_count++] = (schema_text){json_string_value(values[i]), json_string_length(values[i]), tail};
     }
@@ -333,9 +366,11 @@ static qn_expr numbers_expr(compiler *c, const json_t *const *values, size_t cou
 {
     qn_grammar_builder *b = c->b;
     schema_text *texts = schema_alloc(c, count + 1, sizeof *texts);
-    qn_expr *options = schema_alloc(c, count + 1, sizeof *options);
+    qn_expr *options = schema_alloc(c, 2 * count + 1, sizeof *options);
     qn_expr zeros = qn_expr_repeat(b, qn_expr_text(b, "0"), 0, QN_JSON_MOST_SPACES);
     qn_expr fraction = qn_expr_optional(b, qn_expr_concat(b, (qn_expr[]){qn_expr_text(b, ".0"), zeros}, 2));
+    qn_expr behind = qn_words_shared(b, "zeros of a number", zeros);
+    qn_expr behind_integer = qn_words_shared(b, "zeros of an integer", fraction);
     size_t n = 0, extreme = 0;
     for (size_t i = 0; texts && options && i < count; i++) {
         qn_number_bound self = {.present = true};
@@ -343,7 +378,7 @@ static qn_expr numbers_expr(compiler *c, const json_t *const *values, size_t cou
             continue;
         if (is_plain(&self.value)) {
             texts[n].data = plain_text(c, &self.value, &texts[n].bytes);
-            texts[n].tail = qn_decimal_is_integer(&self.value) ? fraction : zeros;
+            texts[n].tail = qn_decimal_is_integer(&self.value) ? behind_integer : behind;
             n += texts[n].data != NULL;
         }
         if (self.value.point < -3 || self.value.point > 15) {
@@ -357,9 +392,11 @@ static qn_expr numbers_expr(compiler *c, const json_t *const *values, size_t cou
                     MOST_NESTED);
         return QN_NO_WORDS;
     }
-    trie t = {c, texts, true, false};
-    options[0] = n > 0 ? trie_from(&t, 0, sort_texts(texts, n), 0) : QN_NO_WORDS;
-    return qn_words_choice(b, options, extreme + 1);
+    n = sort_texts(texts, n);
+    for (size_t i = 0; i < n; i++)
+        options[extreme + 1 + i] = qn_expr_concat2(b, qn_expr_bytes(b, texts[i].data, texts[i].bytes), texts[i].tail);
+    options[0] = QN_NO_WORDS;
+    return qn_words_choice(b, options, extreme + 1 + n);
 }
 
 static qn_expr array_literal(compiler *c, const json_t *value)

@@ -14,7 +14,9 @@
 /* Schemas that would be exponential if they were taken apart naively, or are plainly large: small grammars, or refused
  * with place and reason. What they cost is told by the size of the grammar, not by a clock. */
 typedef struct hostile {
-    const char *first; /* then `each` for 0..count-1, %1 for the number, %0 for the one before; then last */
+    /* then `each` for 0..count-1, %1 for the number, %0 for the one before, %h for 16 digits that look random; then
+     * last */
+    const char *first;
     const char *each;
     int count;
     const char *last;
@@ -25,8 +27,13 @@ typedef struct hostile {
 
 static void write_each(qn_buffer *out, const char *each, int i)
 {
+    const char *from = each;
     for (; *each; each++) {
-        if (*each == '%' && (each[1] == '0' || each[1] == '1'))
+        if (*each == '%' && each[1] == 'h')
+            qn_buffer_format(out, "%016llx",
+                             (unsigned long long)(((unsigned)i * 64U + (unsigned)(each++ - from) + 1U) *
+                                                  UINT64_C(0x9E3779B97F4A7C15)));
+        else if (*each == '%' && (each[1] == '0' || each[1] == '1'))
             qn_buffer_format(out, "%d", i - (*++each == '0'));
         else
             qn_buffer_char(out, *each);
@@ -82,8 +89,11 @@ static const hostile cases[] = {
      "more than 1000 schemas that lead to each other", NULL, 0},
     /* lists */
     {"{\"enum\":[0", ",\"%1-value of some length\"", 100000, "]}", NULL, "\"99999-value of some length\"", 300000},
-    {"{\"enum\":[0", ",\"\u00e9%1-value\"", 100000, "]}", "schema: (root): cannot be enforced: grammar: more than",
-     NULL, 0},
+    {"{\"enum\":[0", ",\"\u00e9%1-\\\"value\\\"\"", 100000, "]}", NULL, "\"\u00e999999-\\\"value\\\"\"", 300000},
+    {"{\"enum\":[0", ",\"\\u001f%1\\n\"", 30000, "]}", NULL, "\"\\u001f29999\\n\"", 100000},
+    {"{\"enum\":[0", ",\"%h-%h\"", 100000, "]}", NULL, "0", 3200000},
+    {"{\"enum\":[0", ",1%13%1.25", 100000, "]}", NULL, "1123431234.2500", 1000000},
+    {"{\"enum\":[0", ",\"%h%h%h%h\"", 100000, "]}", "in which no other text of a choice shares", NULL, 0},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"\u00e9\"", ",\"%1-value of some length\"", 100000,
      "]},\"b\":{\"type\":\"null\"}},\"required\":[\"a\"]}", NULL, "{\"b\":null,\"a\":\"\\u00E9\"}", 300000},
     {"{\"enum\":[\"x\"", ",%1", 100000, "]}", NULL, "99999", 300000},
