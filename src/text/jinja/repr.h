@@ -16,7 +16,7 @@ qn_status qn_builder_repr_of(qn_builder *b, qn_value value);
 /* repr() of a string; with `ascii`, ascii(). */
 void qn_builder_quoted(qn_builder *b, const qn_str *s, bool ascii);
 
-enum { QN_FLOAT_TEXT_BYTES = 32 };
+enum { QN_FLOAT_TEXT_BYTES = 40 /* 25 are used; compilers can't see that digits and zeros share 17 places */ };
 
 /* repr(real): the fewest digits that read back as the same double, NUL-terminated. */
 void qn_float_text(double real, char out[QN_FLOAT_TEXT_BYTES]);
