@@ -1,5 +1,4 @@
-/* The reduction of eight dot products at once gives the bits of eight single ones. Compiled with AVX2; run where the
- * CPU has it. */
+/* The reduction of eight dot products at once gives the bits of eight single ones, where the CPU has AVX2. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/x86/avx2_lanes.h"
+#include "kernels/x86/avx2.h"
+#include "lanes_avx2.h"
 #include "unit/kernels/support.h"
+
+enum { LANES = 16 };
 
 /* Sums of mixed magnitudes and signs, so that any other order of addition shows; now and then what is special. */
 static float random_sum(random_state *random)
@@ -28,14 +30,13 @@ static void test_eight_reductions_at_once(void **state)
         skip();
     random_state random = random_start();
     for (int round = 0; round < 2000; round++) {
-        size_t stride = QN_LANES + random_below(&random, 3) * 8;
-        float *lanes = guarded((7 * stride + QN_LANES) * sizeof(float), 1), at_once[8];
-        for (size_t i = 0; i < 7 * stride + QN_LANES; i++)
+        size_t stride = LANES + random_below(&random, 3) * 8;
+        float *lanes = guarded((7 * stride + LANES) * sizeof(float), 1), at_once[8];
+        for (size_t i = 0; i < 7 * stride + LANES; i++)
             lanes[i] = random_sum(&random);
-        _mm256_storeu_ps(at_once, qn_reduce16x8(lanes, stride));
+        reduce_eight(lanes, stride, at_once);
         for (size_t i = 0; i < 8; i++) {
-            const float *row = lanes + i * stride;
-            float single = qn_reduce16(_mm256_loadu_ps(row), _mm256_loadu_ps(row + 8));
+            float single = reduce_one(lanes + i * stride);
             assert_memory_equal(&at_once[i], &single, sizeof single);
         }
         guarded_release_all();
