@@ -309,6 +309,9 @@ static void test_every_scale_byte(void **state)
         }
 }
 
+enum { TRANSPOSED_COLS = 512 };
+
+/* Up to as many rows and columns as the model has: 64 rows, 512 latent values. */
 static void test_transposed(void **state)
 {
     (void)state;
@@ -318,19 +321,26 @@ static void test_transposed(void **state)
     for (size_t t = 0; t < count; t++)
         for (int round = 0; round < 60; round++) {
             const qn_kernels *kernels = tables[t].kernels;
-            size_t n = 1 + random_below(&random, 300), rows = 1 + random_below(&random, 9);
-            size_t cols = 1 + random_below(&random, 150);
+            const bool large = round % 6 == 0;
+            size_t n = 1 + random_below(&random, large ? 40 : 300);
+            size_t rows = 1 + random_below(&random, large ? QN_MATMUL_MAX_ROWS : 9);
+            size_t cols = 1 + random_below(&random, large ? TRANSPOSED_COLS : 150);
+            if (round == 0) {
+                rows = QN_MATMUL_MAX_ROWS;
+                cols = TRANSPOSED_COLS;
+            }
             qn_matrix w = random_matrix(&random, dtypes[round % 3], n, cols, random_below(&random, 3));
             size_t first = random_below(&random, n), last = first + random_below(&random, n - first + 1);
-            float *x[QN_MATMUL_MAX_ROWS], *y[QN_MATMUL_MAX_ROWS], alone[150], *one = alone, row[150];
+            float *x[QN_MATMUL_MAX_ROWS], *y[QN_MATMUL_MAX_ROWS], alone[TRANSPOSED_COLS], *one = alone;
+            float row[TRANSPOSED_COLS];
             for (size_t r = 0; r < rows; r++) {
                 x[r] = random_row(&random, last - first, 0);
                 y[r] = result_row(cols);
             }
             kernels->matmul_transposed(&w, first, last, (const float *const *)x, rows, y);
             for (size_t r = 0; r < rows; r++) {
-                double exact[150] = {0}, magnitude[150] = {0};
-                float chain[150] = {0};
+                double exact[TRANSPOSED_COLS] = {0}, magnitude[TRANSPOSED_COLS] = {0};
+                float chain[TRANSPOSED_COLS] = {0};
                 for (size_t i = first; i < last; i++) {
                     float a = rounds_activations(kernels) ? bf16_round(x[r][i - first]) : x[r][i - first];
                     matrix_row(&w, i, row);
