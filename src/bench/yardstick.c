@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "bench/arithmetic.h"
@@ -9,11 +10,25 @@
 static const size_t REGION_BYTES = (size_t)256 << 20, LEAST_REGION_BYTES = (size_t)16 << 20;
 static const double PEAK_MS = 20;
 
+size_t qn_yardstick_bytes(size_t available)
+{
+    if (available == 0)
+        return REGION_BYTES;
+    return qn_max_size(qn_min_size(REGION_BYTES, available / 8), LEAST_REGION_BYTES);
+}
+
 qn_status qn_yardstick_open(qn_pool *pool, qn_yardstick *out, qn_error *err)
 {
-    size_t available = qn_memory_available(""), bytes = REGION_BYTES;
-    if (available > 0)
-        bytes = qn_max_size(qn_min_size(bytes, available / 8), LEAST_REGION_BYTES);
+    return qn_yardstick_open_within(pool, qn_memory_available(""), out, err);
+}
+
+qn_status qn_yardstick_open_within(qn_pool *pool, size_t available, qn_yardstick *out, qn_error *err)
+{
+    const size_t bytes = qn_yardstick_bytes(available);
+    if (bytes < REGION_BYTES)
+        qn_log("bench: little memory: plain reads, and weights read once, are of %zu MiB instead of %zu MiB, of which "
+               "caches may hold a part: free memory for figures that compare",
+               bytes >> 20, REGION_BYTES >> 20);
     *out = (qn_yardstick){.pool = pool};
     qn_status status = qn_region_new(bytes, false, pool, &out->small, err);
     return status == QN_OK ? qn_region_new(bytes, true, pool, &out->huge, err) : status;

@@ -22,8 +22,12 @@ typedef struct qn_limits {
     double peak;                  /* GFLOP/s by all threads, of the instruction that the kernels multiply with */
 } qn_limits;
 
-/* Takes two regions of 256 MiB, or of an eighth of the available memory if that is less. QN_RESOURCE. */
+/* Of one region: 256 MiB, or an eighth of the available memory (0: not known) if that is less, but at least 16 MiB. */
+size_t qn_yardstick_bytes(size_t available);
+
+/* Takes two regions; says so in the log if they are smaller than 256 MiB. QN_RESOURCE. */
 qn_status qn_yardstick_open(qn_pool *pool, qn_yardstick *out, qn_error *err);
+qn_status qn_yardstick_open_within(qn_pool *pool, size_t available, qn_yardstick *out, qn_error *err);
 void qn_yardstick_close(qn_yardstick *yardstick);
 
 /* One sample of each; some 70 ms at 10 GB/s. */

@@ -3,9 +3,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/log.h"
 #include "bench/yardstick.h"
 
 /* The peak is of the instruction that a table multiplies with. */
@@ -27,6 +29,44 @@ static void limits_of_every_table(void **state)
         assert_true(limits.peak >= 0); /* 0: a CPU without the instruction */
         assert_int_equal(limits.bf16, strcmp(all[t]->name, "avx512bf16") == 0);
     }
+    qn_yardstick_close(&y);
+    qn_pool_free(pool);
+}
+
+typedef struct heard {
+    size_t lines;
+    char last[QN_LOG_LINE_BYTES];
+} heard;
+
+static void hear(void *context, const char *line)
+{
+    heard *h = context;
+    h->lines++;
+    snprintf(h->last, sizeof h->last, "%s", line);
+}
+
+/* A region that caches may hold gives other figures: nobody is to take them for those of a large one. */
+static void a_small_region_is_told(void **state)
+{
+    (void)state;
+    qn_pool *pool;
+    qn_yardstick y;
+    qn_error err;
+    static heard h;
+    assert_int_equal(qn_yardstick_bytes(0), (size_t)256 << 20);
+    assert_int_equal(qn_yardstick_bytes((size_t)64 << 30), (size_t)256 << 20);
+    assert_int_equal(qn_yardstick_bytes((size_t)1 << 30), (size_t)128 << 20);
+    assert_int_equal(qn_yardstick_bytes(1), (size_t)16 << 20);
+    assert_int_equal(qn_pool_new(1, &pool, &err), QN_OK);
+    qn_log_set_sink(hear, &h);
+    assert_int_equal(qn_yardstick_open_within(pool, (size_t)1 << 30, &y, &err), QN_OK);
+    assert_int_equal(y.small.bytes, (size_t)128 << 20);
+    assert_int_equal(h.lines, 1);
+    assert_non_null(strstr(h.last, "128 MiB instead of 256 MiB"));
+    qn_yardstick_close(&y);
+    assert_int_equal(qn_yardstick_open_within(pool, (size_t)64 << 30, &y, &err), QN_OK);
+    assert_int_equal(h.lines, 1);
+    qn_log_set_sink(NULL, NULL);
     qn_yardstick_close(&y);
     qn_pool_free(pool);
 }
@@ -56,6 +96,7 @@ static void no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(limits_of_every_table), cmocka_unit_test(no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(limits_of_every_table),
+                                       cmocka_unit_test(a_small_region_is_told), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
