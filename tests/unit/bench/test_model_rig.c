@@ -65,6 +65,7 @@ static void every_failing_allocation(void **state)
 {
     (void)state;
     qn_status status = QN_RESOURCE;
+    size_t refused = 0;
     for (long nth = 1; status != QN_OK; nth++) {
         assert_true(nth < 1000);
         qn_checkpoint *checkpoint = open_checkpoint();
@@ -75,10 +76,12 @@ static void every_failing_allocation(void **state)
         status = qn_model_rig_open(&options, &rig, &err);
         qn_fault_disarm();
         assert_true(status == QN_OK || status == QN_RESOURCE);
+        refused += status != QN_OK;
         if (status == QN_OK)
             qn_model_rig_close(rig);
         qn_checkpoint_close(checkpoint);
     }
+    assert_in_range(refused, 2, 999); /* then one that nothing was refused to */
 }
 
 int main(void)
