@@ -1,4 +1,4 @@
-/* The unit of work is 16 outputs of a matrix, or one query. */
+/* The unit of work is 16 outputs of a matrix, or one query, or so many as the indexer scores together. */
 #include "bench/kernel_case.h"
 
 #include <math.h>
@@ -11,6 +11,7 @@
 #include "kernels/topk.h"
 #include "model/packed.h"
 #include "model/parallel.h"
+#include "model/workspace.h"
 
 enum {
     WIDEST = 16384, /* of activations */
@@ -23,13 +24,12 @@ enum {
     ROPE = 64,
     KEY_WIDTH = LATENT + ROPE,
     NOPE = 192,
-    HEAD_GROUP = 8, /* as the model cuts attention */
-    ITEMS_PER_THREAD = 3,
-    MOST_TRANSPOSED = 8,
+    MOST_TRANSPOSED = QN_MATMUL_MAX_ROWS,
     KEYS = 2048, /* of attend, and the choice of topk */
     INDEX_HEADS = 32,
     INDEX_DIM = 128,
     INDEX_CALL = 128, /* keys of one call: a block of the cache */
+    MOST_QUERIES = QN_INDEX_QUERIES,
     FEW_KEYS = 4096,
     MANY_KEYS = 32768,
     ALIGNMENT = 64,
@@ -43,10 +43,12 @@ static const double LONGEST_MATRIX = 25; /* times what a sample is to take */
 
 _Static_assert(KEYS *KEY_WIDTH <= MANY_KEYS * INDEX_DIM, "both kinds of keys fit the buffer");
 _Static_assert(HEADS *KEY_WIDTH <= X_VALUES, "queries are taken from the activations");
+_Static_assert((int)HEADS == QN_ATTENTION_HEADS, "the model gives a call all heads of a row");
+_Static_assert(HEADS <= MOST_TRANSPOSED, "a worker's output is as large as transposed products want it");
 
 /* A worker's own. */
 typedef struct kernel_worker {
-    float *out;    /* [MOST_TRANSPOSED, LATENT], [HEAD_GROUP, LATENT], [INDEX_CALL] */
+    float *out;    /* [MOST_TRANSPOSED, LATENT], [HEADS, LATENT], [MOST_QUERIES, INDEX_CALL] */
     void *scratch; /* of attend and index_scores */
 } kernel_worker;
 
@@ -78,7 +80,7 @@ struct qn_kernel_rig {
     const qn_kernels *kernels;
     qn_kernel_case which;
     qn_packed packed;
-    size_t units, at, head_group;
+    size_t units, at;
 };
 
 const char *qn_kernel_kind_name(qn_kernel_kind kind)
@@ -111,6 +113,11 @@ size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[
         {.kind = QN_KERNEL_ATTEND, .cols = KEY_WIDTH, .outputs = HEADS, .rows = 1, .keys = KEYS},
         {.kind = QN_KERNEL_INDEX_SCORES, .cols = INDEX_DIM, .outputs = INDEX_HEADS, .rows = 1, .keys = FEW_KEYS},
         {.kind = QN_KERNEL_INDEX_SCORES, .cols = INDEX_DIM, .outputs = INDEX_HEADS, .rows = 1, .keys = MANY_KEYS},
+        {.kind = QN_KERNEL_INDEX_SCORES,
+         .cols = INDEX_DIM,
+         .outputs = INDEX_HEADS,
+         .rows = MOST_QUERIES,
+         .keys = MANY_KEYS},
         {.kind = QN_KERNEL_TOPK, .rows = 1, .keys = FEW_KEYS},
         {.kind = QN_KERNEL_TOPK, .rows = 1, .keys = MANY_KEYS}};
     size_t count = 0;
@@ -153,6 +160,11 @@ typedef struct table_needs {
     size_t packed, pointers, scratch;
 } table_needs;
 
+static size_t packed_query_bytes(const qn_kernels *kernels)
+{
+    return aligned_size(kernels->index_packed_bytes(INDEX_HEADS, INDEX_DIM));
+}
+
 static table_needs needs_of_tables(void)
 {
     table_needs needs = {0};
@@ -164,10 +176,10 @@ static table_needs needs_of_tables(void)
             needs.packed = qn_max_size(needs.packed, bytes);
             needs.pointers = qn_max_size(needs.pointers, pointers);
         }
-        size_t scratch = all[t]->attend_scratch_bytes(HEAD_GROUP, LATENT, ROPE);
+        size_t scratch = all[t]->attend_scratch_bytes(HEADS, LATENT, ROPE);
         scratch = qn_max_size(scratch, all[t]->index_scratch_bytes(INDEX_DIM));
         needs.scratch = qn_max_size(needs.scratch, aligned_size(scratch));
-        needs.packed = qn_max_size(needs.packed, all[t]->index_packed_bytes(INDEX_HEADS, INDEX_DIM));
+        needs.packed = qn_max_size(needs.packed, MOST_QUERIES * packed_query_bytes(all[t]));
     }
     return needs;
 }
@@ -287,9 +299,9 @@ static void transposed_item(void *context, size_t item, size_t worker)
 
 static void attend_item(void *context, size_t item, size_t worker)
 {
+    (void)item;
     qn_kernel_rig *r = context;
-    const float *q = r->x + item % (HEADS / r->head_group) * r->head_group * KEY_WIDTH;
-    r->kernels->attend(r->worker[worker].out, q, r->head_group, LATENT, ROPE, 0.0625f, r->key_rows, r->which.keys,
+    r->kernels->attend(r->worker[worker].out, r->x, HEADS, LATENT, ROPE, 0.0625f, r->key_rows, r->which.keys,
                        r->worker[worker].scratch);
 }
 
@@ -299,9 +311,15 @@ static void index_item(void *context, size_t item, size_t worker)
     size_t key_bytes = INDEX_DIM * (qn_dtype_bits(r->kernels->kv_dtype) / 8);
     size_t at = item % (r->which.keys / INDEX_CALL) * INDEX_CALL * key_bytes;
     kernel_worker *mine = &r->worker[worker];
-    const void *q = r->packed_bytes;
-    const float *weights = r->x_rows[1];
-    r->kernels->index_scores(&mine->out, &q, &weights, 1, INDEX_HEADS, INDEX_DIM, r->keys + at, INDEX_CALL,
+    const void *q[MOST_QUERIES];
+    const float *weights[MOST_QUERIES];
+    float *scores[MOST_QUERIES];
+    for (size_t i = 0; i < r->which.rows; i++) {
+        q[i] = r->packed_bytes + i * packed_query_bytes(r->kernels);
+        weights[i] = r->x_rows[i + 1];
+        scores[i] = mine->out + i * INDEX_CALL;
+    }
+    r->kernels->index_scores(scores, q, weights, r->which.rows, INDEX_HEADS, INDEX_DIM, r->keys + at, INDEX_CALL,
                              mine->scratch);
 }
 
@@ -313,7 +331,7 @@ static void run_units(qn_kernel_rig *r, size_t units)
         r->at += units * HEADS;
         return;
     case QN_KERNEL_ATTEND:
-        qn_pool_run(r->pool, units * (HEADS / r->head_group), attend_item, r);
+        qn_pool_run(r->pool, units, attend_item, r);
         return;
     case QN_KERNEL_INDEX_SCORES:
         qn_pool_run(r->pool, units * (r->which.keys / INDEX_CALL), index_item, r);
@@ -345,7 +363,7 @@ static qn_kernel_sample unit_of(const qn_kernel_case *c)
     case QN_KERNEL_ATTEND:
         return (qn_kernel_sample){.flops = 2 * keys * outputs * (cols + LATENT)};
     case QN_KERNEL_INDEX_SCORES:
-        return (qn_kernel_sample){.flops = 2 * keys * outputs * cols};
+        return (qn_kernel_sample){.flops = 2 * rows * keys * outputs * cols};
     default:
         return (qn_kernel_sample){.keys = keys};
     }
@@ -383,14 +401,13 @@ static void prepare_attend(qn_kernel_rig *r)
         r->kernels->store_row(r->keys + i * bytes, r->x_rows[i % QN_KERNEL_MAX_ROWS] + i, KEY_WIDTH);
         r->key_rows[i] = r->keys + i * bytes;
     }
-    r->head_group = HEAD_GROUP;
-    while (r->head_group > 1 && HEADS / r->head_group < qn_pool_threads(r->pool) * ITEMS_PER_THREAD)
-        r->head_group /= 2;
 }
 
 static void prepare_index(qn_kernel_rig *r)
 {
-    r->kernels->index_pack(r->packed_bytes, r->x, INDEX_HEADS, INDEX_DIM);
+    for (size_t i = 0; i < r->which.rows; i++)
+        r->kernels->index_pack(r->packed_bytes + i * packed_query_bytes(r->kernels), r->x_rows[i], INDEX_HEADS,
+                               INDEX_DIM);
     size_t bytes = INDEX_DIM * (qn_dtype_bits(r->kernels->kv_dtype) / 8);
     for (size_t i = 0; i < r->which.keys; i++)
         r->kernels->store_row(r->keys + i * bytes, r->x + i % (X_VALUES - INDEX_DIM), INDEX_DIM);

@@ -29,11 +29,11 @@ const char *qn_kernel_kind_name(qn_kernel_kind kind);
 typedef struct qn_kernel_case {
     qn_kernel_kind kind;
     size_t cols, outputs; /* of the matrix (of attend and index_scores: values of a key, heads) */
-    size_t rows;          /* of activations; 1 for attend, index_scores, topk */
+    size_t rows;          /* of activations; queries together of index_scores; 1 for attend, topk */
     size_t keys;          /* 0 for products */
 } qn_kernel_case;
 
-/* All cases for products with these rows (each at most QN_KERNEL_MAX_ROWS; transposed: those up to 8). The list is
+/* All cases for products with these rows (each at most QN_KERNEL_MAX_ROWS; transposed: those up to 64). The list is
  * static data put together in `out`; returns how many, at most QN_KERNEL_MAX_CASES. */
 enum { QN_KERNEL_MAX_CASES = 128, QN_KERNEL_MAX_ROW_POINTS = 8, QN_KERNEL_MAX_ROWS = 512 };
 size_t qn_kernel_cases(const size_t *rows, size_t row_count, qn_kernel_case out[QN_KERNEL_MAX_CASES]);
