@@ -232,7 +232,6 @@ void qn_attention(const qn_step *step, const qn_layer_weights *weights, size_t l
     qn_part_mark(step->clock, QN_PART_PROJECTIONS);
     project_input(&a);
     project_queries(&a);
-    qn_part_mark(step->clock, QN_PART_INDEX_SCORES);
     if (weights->attention.has_indexer)
         qn_indexer_select(step, layer);
     attend_all(&a);

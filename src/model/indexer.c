@@ -205,6 +205,7 @@ void qn_indexer_select(const qn_step *step, size_t layer)
     choice c = {.step = step, .layer = layer, .queries = select_all_or_list(step)};
     if (c.queries > 0)
         qn_for_rows(step->pool, c.queries, prepare_query, &c);
+    qn_part_mark(step->clock, QN_PART_INDEX_SCORES);
     if (c.queries >= threads) {
         c.together = c.queries / (threads * ITEMS_PER_THREAD);
         c.together = qn_min_size(qn_max_size(c.together, 1), QN_INDEX_QUERIES);
