@@ -121,7 +121,7 @@ QN_INLINE void score_tile(float *scores, const float *queries, const float *keys
 }
 
 /* Keys are scattered over the cache, out of the hardware's foresight: the eight that come next are asked for while
- * these are at work, `lines` lines of each from `line` on. */
+ * these are at work, here lines [line, end) of each. */
 QN_INLINE void prefetch_keys(const void *const *next, size_t count, size_t line, size_t end)
 {
     for (; line < end; line++)
