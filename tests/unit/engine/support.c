@@ -111,3 +111,17 @@ int32_t *read_ids(const json_t *array, size_t *count)
     }
     return ids;
 }
+
+qn_engine_options shipped_model(void)
+{
+    return (qn_engine_options){.model_dir = "models/quern-tiny", .threads = 2, .max_model_len = 4096};
+}
+
+question read_question(void)
+{
+    json_t *cases = read_json_lines("models/quern-tiny/eval/greedy_hf.jsonl");
+    question q;
+    q.ids = read_ids(json_object_get(json_array_get(cases, 0), "prompt_ids"), &q.count);
+    json_decref(cases);
+    return q;
+}

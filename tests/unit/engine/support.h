@@ -21,6 +21,16 @@
 #define SANITIZED 0
 #endif
 
+qn_engine_options shipped_model(void); /* models/quern-tiny, two threads */
+
+/* "What is 2 + 2?" in the chat format, as the first reference case has it: of 27 tokens of the shipped model's answer
+ * 19 are thoughts. */
+typedef struct question {
+    int32_t *ids; /* to be released with free */
+    size_t count;
+} question;
+question read_question(void);
+
 /* Fails the test when the engine doesn't open. isa: NULL for the best there is. Log lines are dropped. */
 qn_engine *open_engine(const qn_engine_options *options, const char *isa);
 
