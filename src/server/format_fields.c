@@ -5,27 +5,30 @@
 #include "base/json.h"
 #include "base/json_wide.h"
 
-/* A field that gives a form by itself; of structured_outputs, a member. */
+/* A field that gives a form by itself; or a member of structured_outputs, and how errors call it. */
 typedef struct form_field {
     const char *name;
     qn_format_kind kind;
+    const char *place;
 } form_field;
 
 static const form_field fields[] = {
-    {"guided_json", QN_FORMAT_JSON_SCHEMA},
-    {"guided_regex", QN_FORMAT_REGEX},
-    {"guided_choice", QN_FORMAT_CHOICE},
-    {"guided_grammar", QN_FORMAT_GBNF},
-    {"json_schema", QN_FORMAT_JSON_SCHEMA},
-    {"grammar", QN_FORMAT_GBNF},
-    {"regex", QN_FORMAT_REGEX},
-    {"ebnf", QN_FORMAT_GBNF},
+    {.name = "guided_json", .kind = QN_FORMAT_JSON_SCHEMA},
+    {.name = "guided_regex", .kind = QN_FORMAT_REGEX},
+    {.name = "guided_choice", .kind = QN_FORMAT_CHOICE},
+    {.name = "guided_grammar", .kind = QN_FORMAT_GBNF},
+    {.name = "json_schema", .kind = QN_FORMAT_JSON_SCHEMA},
+    {.name = "grammar", .kind = QN_FORMAT_GBNF},
+    {.name = "regex", .kind = QN_FORMAT_REGEX},
+    {.name = "ebnf", .kind = QN_FORMAT_GBNF},
 };
 
 static const form_field members[] = {
-    {"json", QN_FORMAT_JSON_SCHEMA},        {"regex", QN_FORMAT_REGEX},
-    {"choice", QN_FORMAT_CHOICE},           {"grammar", QN_FORMAT_GBNF},
-    {"json_object", QN_FORMAT_JSON_OBJECT},
+    {"json", QN_FORMAT_JSON_SCHEMA, "structured_outputs.json"},
+    {"regex", QN_FORMAT_REGEX, "structured_outputs.regex"},
+    {"choice", QN_FORMAT_CHOICE, "structured_outputs.choice"},
+    {"grammar", QN_FORMAT_GBNF, "structured_outputs.grammar"},
+    {"json_object", QN_FORMAT_JSON_OBJECT, "structured_outputs.json_object"},
 };
 
 static const qn_field names[] = {
@@ -114,7 +117,7 @@ static qn_status read_form(const json_t *value, qn_format_kind kind, const char 
 static qn_status read_structured_outputs(const json_t *object, qn_format_fields *out, qn_error *err)
 {
     static const char field[] = "structured_outputs";
-    bool flag = false;
+    bool flag = false, own = false;
     if (object == NULL) {
         return QN_OK;
     }
@@ -123,13 +126,21 @@ static qn_status read_structured_outputs(const json_t *object, qn_format_fields 
     }
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const json_t *value = qn_field_get(object, members[i].name);
-        qn_status status = value != NULL ? read_form(value, members[i].kind, field, out, err) : QN_OK;
+        qn_status status = value != NULL ? read_form(value, members[i].kind, members[i].place, out, err) : QN_OK;
         if (status != QN_OK) {
             return status;
         }
+        own = own || value != NULL;
     }
-    qn_status status = qn_field_boolean(object, "disable_any_whitespace", &flag, err);
+    if (own) {
+        out->format.field = field; /* what a client's parameter is called */
+    }
+    qn_error inner;
+    if (qn_field_boolean(object, "disable_any_whitespace", &flag, &inner) != QN_OK) {
+        return qn_fail(err, QN_USAGE, "%s.%s", field, inner.message);
+    }
     out->format.compact = flag;
+    qn_status status = QN_OK;
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
@@ -141,7 +152,7 @@ static qn_status read_structured_outputs(const json_t *object, qn_format_fields 
             known = strcmp(name, members[i].name) == 0;
         }
         if (status == QN_OK && !known) {
-            status = qn_fail(err, QN_USAGE, "%s: %.64s: not supported: leave it out", field, name);
+            status = qn_fail(err, QN_USAGE, "%s.%.64s: not supported: leave it out", field, name);
         }
     }
     return status;

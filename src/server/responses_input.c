@@ -35,7 +35,8 @@ static const char *type_of(const json_t *item)
 
 /* ---- text ---- */
 
-static qn_status append_part(size_t index, size_t at, const json_t *part, qn_buffer *text, qn_error *err)
+static qn_status append_part(size_t index, const char *member, size_t at, const json_t *part, qn_buffer *text,
+                             qn_error *err)
 {
     static const char *const kinds[] = {"input_text", "output_text", "text", "reasoning_text", "summary_text"};
     const char *type = type_of(part);
@@ -45,30 +46,32 @@ static qn_status append_part(size_t index, size_t at, const json_t *part, qn_buf
             continue;
         }
         if (!json_is_string(value)) {
-            return qn_fail_field(err, QN_USAGE, "input", "input[%zu].content[%zu].text: send a string", index, at);
+            return qn_fail_field(err, QN_USAGE, "input", "input[%zu].%s[%zu].text: send a string", index, member, at);
         }
         qn_buffer_append(text, json_string_value(value), json_string_length(value));
         return QN_OK;
     }
     return qn_fail_field(err, QN_USAGE, "input",
-                         "input[%zu].content[%zu]: type %.40s: this is a text model, send input_text", index, at,
+                         "input[%zu].%s[%zu]: type %.40s: this is a text model, send input_text", index, member, at,
                          type[0] != '\0' ? type : "missing");
 }
 
-/* The text of a string or of a list of parts, joined; *out is new. */
-static qn_status read_text(size_t index, const json_t *content, json_t **out, qn_error *err)
+/* The text of a member, a string or a list of parts, joined; *out is new. */
+static qn_status read_text(size_t index, const json_t *item, const char *member, json_t **out, qn_error *err)
 {
+    const json_t *content = qn_field_get(item, member);
     if (json_is_string(content)) {
         *out = json_incref((json_t *)(uintptr_t)content);
         return QN_OK;
     }
     if (!json_is_array(content)) {
-        return bad_item(index, ": its text is missing: send a string or a list of parts", err);
+        return qn_fail_field(err, QN_USAGE, "input", "input[%zu].%s: %s: send a string or a list of parts", index,
+                             member, content == NULL ? "missing" : qn_json_type_name(content));
     }
     qn_buffer text = {0};
     qn_status status = QN_OK;
     for (size_t i = 0; i < json_array_size(content) && status == QN_OK; i++) {
-        status = append_part(index, i, json_array_get(content, i), &text, err);
+        status = append_part(index, member, i, json_array_get(content, i), &text, err);
     }
     if (status == QN_OK) {
         *out = text.failed ? NULL : json_stringn(qn_buffer_string(&text), text.size);
@@ -108,13 +111,12 @@ static bool has_parts(const json_t *content)
 /* OpenAI's own thoughts are encrypted and tell this model nothing; quern's are content, others' may be a summary. */
 static qn_status take_reasoning(reader *r, size_t index, const json_t *item, qn_error *err)
 {
-    const json_t *content = qn_field_get(item, "content");
-    const json_t *parts = has_parts(content) ? content : qn_field_get(item, "summary");
-    if (!has_parts(parts)) {
+    const char *member = has_parts(qn_field_get(item, "content")) ? "content" : "summary";
+    if (!has_parts(qn_field_get(item, member))) {
         return QN_OK;
     }
     json_t *text = NULL;
-    qn_status status = read_text(index, parts, &text, err);
+    qn_status status = read_text(index, item, member, &text, err);
     if (status == QN_OK) {
         status = open_turn(r, false, err);
     }
@@ -201,7 +203,7 @@ static qn_status take_message(reader *r, size_t index, const json_t *item, qn_er
         return bad_item(index, ".role: send user, assistant, system or developer", err);
     }
     json_t *text = NULL;
-    qn_status status = read_text(index, json_object_get(item, "content"), &text, err);
+    qn_status status = read_text(index, item, "content", &text, err);
     if (status != QN_OK) {
         return status;
     }
@@ -224,7 +226,7 @@ static qn_status take_output(reader *r, size_t index, const json_t *item, qn_err
         return bad_item(index, ".call_id: missing or not a string: send that of the call", err);
     }
     json_t *text = NULL;
-    qn_status status = read_text(index, json_object_get(item, "output"), &text, err);
+    qn_status status = read_text(index, item, "output", &text, err);
     if (status != QN_OK) {
         return status;
     }

@@ -1,10 +1,13 @@
 #include "server/template_kwargs.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/json_wide.h"
+
+enum { PLACE_BYTES = 80 };
 
 static const qn_field fields[] = {
     {.name = "chat_template_kwargs"},
@@ -49,7 +52,12 @@ qn_status qn_template_kwargs_check(const json_t *kwargs, const char *field, qn_e
         }
     }
     const json_t *effort = qn_field_get(kwargs, "reasoning_effort");
-    return effort == NULL || known_effort(effort) ? QN_OK : bad_effort(field, field, effort, "low, high or max", err);
+    if (effort == NULL || known_effort(effort)) {
+        return QN_OK;
+    }
+    char name[PLACE_BYTES];
+    snprintf(name, sizeof name, "%s.reasoning_effort", field);
+    return bad_effort(field, name, effort, "low, high or max", err);
 }
 
 static qn_status no_memory(qn_error *err)

@@ -216,7 +216,13 @@ static void one_form_at_most(void **state)
             check_refused(body, field, "asks for a form already");
         }
     }
-    check_refused("{'structured_outputs':{'regex':'a','choice':['a']}}", "structured_outputs", "already");
+    check_refused("{'structured_outputs':{'regex':'a','choice':['a']}}", "structured_outputs",
+                  "structured_outputs.choice: structured_outputs.regex asks for a form already");
+    check_refused("{'structured_outputs':{'regex':'a'},'regex':'a'}", "regex", "structured_outputs asks for a form");
+    check_refused("{'structured_outputs':{'json':3}}", "structured_outputs", "structured_outputs.json: integer given");
+    check_refused("{'structured_outputs':{'json':'{'}}", "structured_outputs", "structured_outputs.json: invalid JSON");
+    check_refused("{'structured_outputs':{'disable_any_whitespace':1}}", "structured_outputs",
+                  "structured_outputs.disable_any_whitespace: integer given");
     check_refused("{'structured_outputs':{'json_object':true,'json':{}}}", "structured_outputs", "already");
 }
 

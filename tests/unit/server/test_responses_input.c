@@ -89,7 +89,11 @@ static void test_refusals(void **state)
     assert_refused("['x']", "input[0]");
     assert_refused("[{'content':'x'}]", "role");
     assert_refused("[{'role':'robot','content':'x'}]", "role");
-    assert_refused("[{'role':'user'}]", "text is missing");
+    assert_refused("[{'role':'user'}]", "input[0].content: missing: send a string");
+    assert_refused("[{'role':'user','content':3}]", "input[0].content: integer: send a string");
+    assert_refused("[{'type':'function_call_output','call_id':'1','output':{}}]", "input[0].output: object: send");
+    assert_refused("[{'type':'function_call_output','call_id':'1','output':[3]}]", "input[0].output[0]: type missing");
+    assert_refused("[{'type':'reasoning','summary':[{'type':'x'}]}]", "input[0].summary[0]: type x");
     assert_refused("[{'role':'user','content':[{'type':'input_image'}]}]", "text model");
     assert_refused("[{'role':'user','content':[{'type':'input_text'}]}]", "input[0].content[0].text");
     assert_refused("[{'role':'user','content':'x'},{'type':'item_reference','id':'x'}]",
@@ -100,7 +104,6 @@ static void test_refusals(void **state)
     assert_refused("[{'type':'function_call','call_id':'1','name':'f','arguments':'[]'}]",
                    "input[0].arguments: the text of JSON that is array");
     assert_refused("[{'type':'function_call_output','output':'x'}]", "call_id");
-    assert_refused("[{'type':'function_call_output','call_id':'1','output':{}}]", "text");
 }
 
 int main(void)

@@ -63,7 +63,7 @@ static void what_no_template_can_have_is_refused(void **state)
     assert_refused("{'chat_template_kwargs':[]}", "chat_template_kwargs", "array given");
     assert_refused("{'chat_template_kwargs':{'tools':[]}}", "chat_template_kwargs", "set by the server");
     assert_refused("{'chat_template_kwargs':{'reasoning_effort':'huge'}}", "chat_template_kwargs",
-                   "unknown effort huge");
+                   "chat_template_kwargs.reasoning_effort: unknown effort huge");
     assert_refused("{'reasoning_effort':3}", "reasoning_effort", "unknown effort integer");
     assert_refused("{'reasoning_effort':'low','chat_template_kwargs':{'reasoning_effort':'max'}}", "reasoning_effort",
                    "chat_template_kwargs.reasoning_effort says otherwise");
