@@ -1,13 +1,11 @@
 /* What is Lark's own: terminals, directives and rules; rule_reader.c reads what is around them. What is ignored becomes
  * a rule of its own, which every terminal in a rule has behind it and the start before it; terminals are built of
- * characters alone. */
+ * characters alone (lark_terminal.c reads those that are written out). */
 #include "grammar/lark.h"
 
 #include <string.h>
 
-#include "base/utf8.h"
-#include "grammar/char_property.h"
-#include "grammar/regex.h"
+#include "grammar/lark_terminal.h"
 #include "grammar/rule_reader.h"
 
 typedef struct lark_reader {
@@ -63,111 +61,6 @@ static bool read_name(qn_rule_reader *r, name *out)
     out->bytes = s->at - start;
     return out->bytes <= QN_RULE_NAME_MAX_BYTES ||
            QN_RULE_FAIL(r, start, "a name longer than %d bytes: make it shorter", QN_RULE_NAME_MAX_BYTES);
-}
-
-/* ---- terminals ---- */
-
-static bool folded_literal(qn_rule_reader *r, qn_expr *out)
-{
-    size_t base = r->exprs.count, length;
-    const char *text = qn_buffer_string(&r->literal);
-    for (size_t at = 0; at < r->literal.size; at += length) {
-        uint32_t code = 0;
-        length = qn_utf8_decode(text + at, r->literal.size - at, &code);
-        r->set.count = 0;
-        qn_char_set_add(&r->set, code, code);
-        qn_char_set_fold(&r->set);
-        qn_expr_list_add(&r->exprs, qn_expr_chars(r->b, r->set.ranges, r->set.count));
-    }
-    *out = qn_expr_list_concat(&r->exprs, base, r->b);
-    return !(r->set.failed || r->exprs.failed) || qn_rule_no_memory(r);
-}
-
-/* The one character in r->literal. */
-static bool single_char(qn_rule_reader *r, size_t at, uint32_t *code)
-{
-    size_t length = qn_utf8_decode(qn_buffer_string(&r->literal), r->literal.size, code);
-    return (length > 0 && length == r->literal.size) ||
-           QN_RULE_FAIL(r, at, "a range goes from one character to another: write \"a\"..\"z\"");
-}
-
-static bool read_string(qn_rule_reader *r, qn_expr *out)
-{
-    qn_source *s = &r->source;
-    size_t start = s->at;
-    if (!qn_rule_read_quoted(r)) {
-        return false;
-    }
-    if (qn_source_peek(s, 0) == 'i') {
-        s->at++;
-        return folded_literal(r, out);
-    }
-    qn_rule_skip_space(r, false);
-    if (!qn_source_starts(s, "..")) {
-        *out = qn_expr_bytes(r->b, qn_buffer_string(&r->literal), r->literal.size);
-        return true;
-    }
-    qn_char_range range = {0, 0};
-    s->at += 2;
-    qn_rule_skip_space(r, false);
-    if (!single_char(r, start, &range.first)) {
-        return false;
-    }
-    if (qn_source_peek(s, 0) != '"') {
-        return QN_RULE_FAIL(r, s->at, "a range goes from one character to another: write \"a\"..\"z\"");
-    }
-    if (!qn_rule_read_quoted(r) || !single_char(r, start, &range.last)) {
-        return false;
-    }
-    *out = qn_expr_chars(r->b, &range, 1);
-    return range.first <= range.last ||
-           QN_RULE_FAIL(r, start, "the range runs backwards: put the smaller character first");
-}
-
-static bool read_flags(qn_rule_reader *r, unsigned *flags)
-{
-    qn_source *s = &r->source;
-    *flags = 0;
-    for (char c = qn_source_peek(s, 0); is_small(c); c = qn_source_peek(s, 0)) {
-        if (strchr("isxm", c) == NULL) {
-            return QN_RULE_FAIL(r, s->at, "flag %c is not known: there are i, s, x and m", c);
-        }
-        /* m would change anchors alone, and there are none */
-        *flags |= c == 'i' ? QN_REGEX_IGNORE_CASE : (c == 's' ? QN_REGEX_DOT_ALL : (c == 'x' ? QN_REGEX_VERBOSE : 0));
-        s->at++;
-    }
-    return true;
-}
-
-static bool build_regex(qn_rule_reader *r, size_t at, const char *regex, size_t bytes, unsigned flags, qn_expr *out)
-{
-    qn_error err;
-    qn_status status = qn_regex_part_expr(r->b, regex, bytes, flags, out, &err);
-    if (status == QN_USAGE) {
-        return QN_RULE_FAIL(r, at, "%s", err.message);
-    }
-    if (status != QN_OK) {
-        *r->err = err;
-    }
-    return status == QN_OK;
-}
-
-static bool read_regex(qn_rule_reader *r, qn_expr *out)
-{
-    qn_source *s = &r->source;
-    size_t start = s->at++;
-    unsigned flags = 0;
-    while (s->at < s->bytes && s->text[s->at] != '/') {
-        s->at += s->text[s->at] == '\\' ? 2 : 1;
-    }
-    if (s->at >= s->bytes) {
-        s->at = s->bytes;
-        return QN_RULE_FAIL(r, start, "the regex is not closed: add /");
-    }
-    const char *regex = s->text + start + 1;
-    size_t bytes = s->at - start - 1;
-    s->at++;
-    return read_flags(r, &flags) && build_regex(r, start, regex, bytes, flags, out);
 }
 
 /* ---- items ---- */
@@ -231,7 +124,7 @@ static bool read_item(qn_rule_reader *r, qn_expr *out, const char **used, size_t
     char c = qn_source_peek(&r->source, 0);
     *used = NULL;
     if (c == '"' || c == '/') {
-        if (!(c == '"' ? read_string(r, out) : read_regex(r, out))) {
+        if (!(c == '"' ? qn_lark_read_string(r, out) : qn_lark_read_regex(r, out))) {
             return false;
         }
         *out = with_ignored(r, *out);
@@ -406,7 +299,7 @@ static bool import(qn_rule_reader *r, size_t at, const name *common, const name 
         return false;
     }
     qn_rule number = rule->rule;
-    if (!build_regex(r, at, regex, strlen(regex), 0, &expr)) {
+    if (!qn_lark_build_regex(r, at, regex, strlen(regex), 0, &expr)) {
         return false;
     }
     qn_rule_define(r->b, number, expr);
