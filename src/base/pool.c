@@ -2,8 +2,8 @@
  *
  * Decode runs hundreds of short loops per token, so starting and ending one must cost about a microsecond: waiting
  * threads first spin, and only then sleep on a futex. Two choices keep that harmless where CPUs are short: a thread
- * spins for SPIN_US at most, and not at all when there are more threads than CPUs; and the caller never waits for a
- * worker that has not joined, only for those inside the loop, so a worker that the system does not schedule holds
+ * spins for a bounded time, and not at all when there are more threads than CPUs to use; and the caller never waits for
+ * a worker that has not joined, only for those inside the loop, so a worker that the system does not schedule holds
  * nothing up.
  *
  * `state` holds the number of workers inside, whether the loop is open, and whether the caller sleeps until it is
@@ -25,17 +25,20 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/control_group.h"
 #include "base/memory.h"
+#include "base/size.h"
 #include "base/thread.h"
 
-enum { SPIN_US = 30, SPINS_PER_CLOCK_READ = 32, CACHE_LINE = 64, LARGEST_CPU_SET = 1 << 16 };
+enum { SPINS_PER_CLOCK_READ = 32, CACHE_LINE = 64, LARGEST_CPU_SET = 1 << 16 };
 
 static const uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = (1u << 30) - 1;
 
 typedef struct worker {
-    qn_pool *pool;
+    _Alignas(CACHE_LINE) qn_pool *pool;
     size_t index;
     pthread_t thread;
+    uint64_t worked_ns; /* written inside of loops only, so that the caller may read it between them */
 } worker;
 
 struct qn_pool {
@@ -48,11 +51,13 @@ struct qn_pool {
     qn_pool_body body;
     void *context;
     size_t items;
+    uint64_t loops, loop_ns;
 
     _Alignas(CACHE_LINE) atomic_size_t next_item;
     _Alignas(CACHE_LINE) _Atomic uint32_t state;
     _Alignas(CACHE_LINE) _Atomic uint32_t generation; /* raised at each loop and at the end; idle workers watch it */
     _Atomic uint32_t sleepers;                        /* workers asleep, or about to sleep, on generation */
+    _Atomic uint64_t sleeps;
     atomic_bool stop;
 };
 
@@ -79,7 +84,7 @@ static bool spin_while_equal(const qn_pool *pool, _Atomic uint32_t *word, uint32
 {
     if (!pool->may_spin)
         return (atomic_load_explicit(word, memory_order_acquire) & mask) != value;
-    uint64_t end_us = qn_now_us() + SPIN_US;
+    uint64_t end_us = qn_now_us() + QN_POOL_SPIN_US;
     do {
         for (int i = 0; i < SPINS_PER_CLOCK_READ; i++) {
             if ((atomic_load_explicit(word, memory_order_acquire) & mask) != value)
@@ -92,12 +97,14 @@ static bool spin_while_equal(const qn_pool *pool, _Atomic uint32_t *word, uint32
 
 static void run_items(qn_pool *pool, size_t index)
 {
+    uint64_t start = qn_now_ns();
     for (;;) {
         size_t item = atomic_fetch_add_explicit(&pool->next_item, 1, memory_order_relaxed);
         if (item >= pool->items)
-            return;
+            break;
         pool->body(pool->context, item, index);
     }
+    pool->workers[index].worked_ns += qn_now_ns() - start;
 }
 
 static bool join_loop(qn_pool *pool)
@@ -125,6 +132,7 @@ static uint32_t wait_for_generation(qn_pool *pool, uint32_t seen)
         /* Announced before the last look at generation, as the caller raises generation before it looks for sleepers:
          * one of the two sees the other. */
         atomic_fetch_add(&pool->sleepers, 1);
+        atomic_fetch_add_explicit(&pool->sleeps, 1, memory_order_relaxed);
         while (atomic_load(&pool->generation) == seen)
             futex_sleep(&pool->generation, seen);
         atomic_fetch_sub(&pool->sleepers, 1);
@@ -166,6 +174,7 @@ static void close_loop(qn_pool *pool)
             continue;
         }
         state = atomic_fetch_or_explicit(&pool->state, CALLER_SLEEPS, memory_order_acquire) | CALLER_SLEEPS;
+        atomic_fetch_add_explicit(&pool->sleeps, 1, memory_order_relaxed);
         while (state & INSIDE) {
             futex_sleep(&pool->state, state);
             state = atomic_load_explicit(&pool->state, memory_order_acquire);
@@ -182,6 +191,7 @@ void qn_pool_run(qn_pool *pool, size_t items, qn_pool_body body, void *context)
             body(context, item, 0);
         return;
     }
+    uint64_t start = qn_now_ns();
     pool->body = body;
     pool->context = context;
     pool->items = items;
@@ -190,6 +200,19 @@ void qn_pool_run(qn_pool *pool, size_t items, qn_pool_body body, void *context)
     announce(pool, items - 1);
     run_items(pool, 0);
     close_loop(pool);
+    pool->loops++;
+    pool->loop_ns += qn_now_ns() - start;
+}
+
+qn_pool_figures qn_pool_get_figures(const qn_pool *pool)
+{
+    qn_pool_figures figures = {.loops = pool->loops,
+                               .loop_ns = pool->loop_ns,
+                               .sleeps = atomic_load_explicit(&pool->sleeps, memory_order_relaxed),
+                               .asleep = atomic_load_explicit(&pool->sleepers, memory_order_relaxed)};
+    for (size_t i = 0; i < pool->threads; i++)
+        figures.worked_ns += pool->workers[i].worked_ns;
+    return figures;
 }
 
 size_t qn_pool_threads(const qn_pool *pool)
@@ -197,7 +220,7 @@ size_t qn_pool_threads(const qn_pool *pool)
     return pool->threads;
 }
 
-size_t qn_cpu_count(void)
+static size_t cpus_allowed(void)
 {
     for (int cpus = CPU_SETSIZE; cpus <= LARGEST_CPU_SET; cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
@@ -215,12 +238,18 @@ size_t qn_cpu_count(void)
     return 1;
 }
 
+size_t qn_cpu_count(void)
+{
+    return qn_min_size(cpus_allowed(), qn_cpu_quota(""));
+}
+
 static qn_status start_workers(qn_pool *pool, qn_error *err)
 {
     qn_status status = QN_OK;
     for (pool->started = 1; pool->started < pool->threads; pool->started++) {
         worker *self = &pool->workers[pool->started];
-        *self = (worker){.pool = pool, .index = pool->started};
+        self->pool = pool;
+        self->index = pool->started;
         char name[16];
         snprintf(name, sizeof name, "compute-%u", (unsigned)pool->started);
         status = qn_thread_start(&self->thread, name, worker_main, self, err);
@@ -239,7 +268,7 @@ qn_status qn_pool_new(size_t threads, qn_pool **out, qn_error *err)
     if (threads == 0)
         threads = cpus < QN_POOL_MAX_THREADS ? cpus : QN_POOL_MAX_THREADS;
     qn_pool *pool = qn_alloc_aligned(1, sizeof *pool);
-    worker *workers = qn_alloc_zero(threads, sizeof *workers);
+    worker *workers = qn_alloc_aligned(threads, sizeof *workers);
     if (!pool || !workers) {
         qn_free(pool);
         qn_free(workers);
