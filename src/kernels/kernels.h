@@ -4,10 +4,11 @@
  * matrix product to BF16 once (nearest even) and keep the KV cache in BF16; sums are float32.
  *
  * One order of summation (docs/kernels.md): within a table, every result below depends only on its own inputs: not on
- * how many rows are computed together, how [first, last) is cut, alignment, or the thread. A dot product over `cols`
- * takes the products of a 128-group in fixed lanes, adds the groups in ascending order (a short last group counts as
- * filled with zeros) and reduces the lanes in a fixed way at the end. F32 and F16 weights are multiplied as such. MXFP4
- * blocks with scale byte 0 or 1 count as zero. Packed BF16 weights (base/packed_bf16.h) give the bits of BF16 ones.
+ * how many rows are computed together, how [first, last) is cut, alignment, or the thread (but for sign and payload of
+ * a NaN, which are outside the promise). A dot product over `cols` takes the products of a 128-group in fixed lanes,
+ * adds the groups in ascending order (a short last group counts as filled with zeros) and reduces the lanes in a fixed
+ * way at the end. F32 and F16 weights are multiplied as such. MXFP4 blocks with scale byte 0 or 1 count as zero. Packed
+ * BF16 weights (base/packed_bf16.h) give the bits of BF16 ones.
  *
  * All functions are pure, thread-safe and allocate nothing. Inputs and outputs do not overlap unless said. Memory is
  * never read or written outside of the stated ranges (tests use guard pages). */

@@ -192,10 +192,67 @@ static void test_one_order_of_summation(void **state)
     for (size_t t = 0; t < count; t++)
         for (size_t d = 0; d < DTYPES; d++) {
             const size_t cols[] = {96, 2048, 6144, 12288, 16384, random_cols(&random, dtypes[d])};
-            for (size_t c = 0; c < sizeof cols / sizeof cols[0]; c++)
+            for (size_t c = 0; c < sizeof cols / sizeof cols[0]; c++) {
+                if (tables[t].set_form) /* either form goes with every second length */
+                    tables[t].set_form((c + d / 3) % 2 == 0 ? QN_FORM_PAIRS : QN_FORM_WIDE);
                 check_one_order(&random, tables[t].kernels, dtypes[d], cols[c], 0);
+                if (tables[t].set_form)
+                    tables[t].set_form(QN_FORM_UNKNOWN);
+            }
             check_one_order(&random, tables[t].kernels, dtypes[d], cols[1], 1);
             check_one_order(&random, tables[t].kernels, dtypes[d], cols[5], 1);
+        }
+}
+
+/* A row of activations, and packed: numbers down to 2^-126 and below, whose products with weights as small often
+ * underflow. */
+static const void *tiny_row(random_state *random, const qn_kernels *kernels, size_t cols, qn_dtype dtype)
+{
+    float *values = random_row(random, cols, 0);
+    for (size_t k = 0; k < cols; k++)
+        values[k] = ldexpf(values[k], -(int)random_below(random, 130));
+    return packed_row(kernels, values, cols, dtype);
+}
+
+/* The two forms of many rows and that of few give the same bits, among subnormal numbers too. */
+static void test_forms_of_a_product_agree(void **state)
+{
+    (void)state;
+    enum { N = 9, ROWS = 13 };
+    tested_table tables[TESTED_TABLES_MAX];
+    size_t count = tested_tables(tables);
+    random_state random = random_start();
+    for (size_t t = 0; t < count; t++)
+        for (int round = 0; round < 40 && tables[t].set_form; round++) {
+            const qn_kernels *kernels = tables[t].kernels;
+            const qn_dtype dtype = round % 2 == 0 ? QN_DTYPE_BF16 : QN_DTYPE_MXFP4;
+            const size_t cols = random_cols(&random, dtype);
+            qn_matrix w = random_matrix(&random, dtype, N, cols, 0);
+            if (dtype == QN_DTYPE_MXFP4)
+                for (size_t b = 0; b < N * cols / QN_MXFP4_BLOCK; b++)
+                    ((uint8_t *)(uintptr_t)w.scales)[b] = (uint8_t)random_below(&random, 128);
+            else
+                for (size_t i = 0; i < N * cols; i++) {
+                    uint16_t bits = qn_f32_to_bf16(ldexpf(random_normal(&random), -(int)random_below(&random, 140)));
+                    memcpy((uint8_t *)(uintptr_t)w.data + 2 * i, &bits, sizeof bits);
+                }
+            const void *x[ROWS];
+            float alone[ROWS][N], together[ROWS][N], *y[ROWS];
+            tables[t].set_form(QN_FORM_PAIRS);
+            for (size_t r = 0; r < ROWS; r++) {
+                float *one = alone[r];
+                x[r] = tiny_row(&random, kernels, cols, dtype);
+                kernels->matmul(&w, 0, N, &x[r], 1, &one);
+                y[r] = together[r];
+            }
+            for (int form = QN_FORM_PAIRS; form <= QN_FORM_WIDE; form++) {
+                tables[t].set_form((qn_dot_form)form);
+                kernels->matmul(&w, 0, N, x, ROWS, y);
+                for (size_t r = 0; r < ROWS; r++)
+                    assert_memory_equal(together[r], alone[r], sizeof alone[r]);
+            }
+            tables[t].set_form(QN_FORM_UNKNOWN);
+            guarded_release_all();
         }
 }
 
@@ -368,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_products_are_right),
         cmocka_unit_test(test_activations_are_rounded_to_nearest_even_bf16),
         cmocka_unit_test(test_one_order_of_summation),
+        cmocka_unit_test(test_forms_of_a_product_agree),
         cmocka_unit_test(test_mxfp4_equals_its_bf16_twin),
         cmocka_unit_test(test_small_integers_are_exact),
         cmocka_unit_test(test_every_scale_byte),

@@ -1,5 +1,5 @@
-/* What the AVX2 kernels share, inlined into each: loading, rounding, the register tile, the reduction of lanes. Include
- * it from avx2*.c only: other files are compiled without the instructions. */
+/* What the AVX2 kernels share, inlined into each: loading, rounding, the reduction of lanes. Include it from avx2*.c
+ * only: other files are compiled without the instructions. */
 #ifndef QN_KERNELS_X86_AVX2_LANES_H
 #define QN_KERNELS_X86_AVX2_LANES_H
 
@@ -131,58 +131,6 @@ QN_INLINE __m256 qn_add_head(__m256 scores, __m256 dots, float scale, float weig
     /* NaN, as the first operand, becomes 0 */
     __m256 positive = _mm256_max_ps(_mm256_mul_ps(_mm256_set1_ps(scale), dots), _mm256_setzero_ps());
     return _mm256_add_ps(scores, _mm256_mul_ps(_mm256_set1_ps(weight), positive));
-}
-
-/* Rows of `sums` are this far apart: room for the 16 lanes of every row of activations. */
-enum { QN_SUMS_STRIDE = QN_MATMUL_MAX_ROWS * QN_LANES };
-
-/* Adds `groups` groups to the lanes of R weight rows times C activation rows: sums[r * QN_SUMS_STRIDE + c * 16 ..].
- * Weight row r starts at w + r * w_stride, its scales (a float for each lane of each group, if `scaled`) at
- * scales + r * w_stride / QN_GROUP * 16. 4 x 3 sums of a half, three activations and one weight fill the registers; the
- * row sums stay in memory, which is touched once in eight FMAs. */
-QN_INLINE void qn_tile(float *sums, const float *w, const float *scales, size_t w_stride, const float *const *x,
-                       size_t groups, const int R, const int C, const int scaled)
-{
-    for (size_t half = 0; half < 2 * groups; half++) {
-        __m256 fresh[4][3];
-        for (int r = 0; r < R; r++)
-            for (int c = 0; c < C; c++)
-                fresh[r][c] = _mm256_setzero_ps();
-        for (size_t at = half * QN_HALF; at < (half + 1) * QN_HALF; at += 8) {
-            __m256 xs[3];
-            for (int c = 0; c < C; c++)
-                xs[c] = _mm256_loadu_ps(x[c] + at);
-            for (int r = 0; r < R; r++) {
-                __m256 weight = _mm256_loadu_ps(w + (size_t)r * w_stride + at);
-                for (int c = 0; c < C; c++)
-                    fresh[r][c] = _mm256_fmadd_ps(weight, xs[c], fresh[r][c]);
-            }
-        }
-        for (int r = 0; r < R; r++) {
-            __m256 scale = _mm256_setzero_ps();
-            if (scaled)
-                scale = _mm256_loadu_ps(scales + (size_t)r * (w_stride / QN_GROUP) * QN_LANES + half * 8);
-            for (int c = 0; c < C; c++) {
-                float *sum = sums + r * QN_SUMS_STRIDE + c * QN_LANES + (half & 1) * 8;
-                __m256 old = _mm256_loadu_ps(sum);
-                _mm256_storeu_ps(sum,
-                                 scaled ? _mm256_fmadd_ps(fresh[r][c], scale, old) : _mm256_add_ps(old, fresh[r][c]));
-            }
-        }
-    }
-}
-
-/* qn_tile over any number of activation rows, three at a time. */
-QN_INLINE void qn_tile_rows(float *sums, const float *w, const float *scales, size_t w_stride, const float *const *x,
-                            size_t rows, size_t groups, const int R, const int scaled)
-{
-    size_t c = 0;
-    for (; c + 3 <= rows; c += 3)
-        qn_tile(sums + c * QN_LANES, w, scales, w_stride, x + c, groups, R, 3, scaled);
-    if (rows - c == 2)
-        qn_tile(sums + c * QN_LANES, w, scales, w_stride, x + c, groups, R, 2, scaled);
-    else if (rows - c == 1)
-        qn_tile(sums + c * QN_LANES, w, scales, w_stride, x + c, groups, R, 1, scaled);
 }
 
 #endif

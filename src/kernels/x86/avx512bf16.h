@@ -1,4 +1,6 @@
-/* The AVX-512 table: BF16 x BF16 products by vdpbf16ps, which adds two products to each of 16 float32 sums.
+/* The AVX-512 table: BF16 x BF16 products by vdpbf16ps, which adds two products to each of 16 float32 sums, or with the
+ * same bits by FMAs where these are faster. Subnormal operands and results of products with BF16 and MXFP4 weights
+ * count as zero in both.
  *
  * Lanes. A 128-group has 16 lanes, one register: four vdpbf16ps from zero, whose result is then added to the row's own
  * register; the 16 lanes are reduced once, at the end. Which elements lie in lane i:
@@ -27,8 +29,8 @@ void qn_avx512bf16_pack(void *packed, const float *x, size_t cols, qn_dtype weig
 void qn_avx512bf16_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
                           float *const *y);
 
-/* qn_avx512bf16_matmul of packed BF16 weights. */
-void qn_avx512bf16_packed_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
+/* qn_avx512bf16_matmul of packed BF16 weights, which calls this with subnormal numbers flushed. */
+void qn_avx512bf16_packed_matmul(const qn_matrix *w, size_t first, size_t last, const uint8_t *const *x, size_t rows,
                                  float *const *y);
 
 /* How BF16 pairs are multiplied where there is a choice: by vdpbf16ps, or by two FMAs of widened operands

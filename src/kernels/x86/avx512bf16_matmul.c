@@ -1,20 +1,14 @@
 /* Matrix products of BF16 and MXFP4 weights with packed activations.
  *
  * Few rows (decode): each weight row is read once, in one linear stream, its codes turned into BF16 in registers and
- * met by every row of activations at once. More rows (prompts): blocks of four weight rows are copied, or unpacked, to
- * BF16 in the L1 cache and meet the activations in register tiles. Both do the same operations on the lanes of a sum.
- */
-#include "kernels/x86/avx512bf16_lanes.h"
+ * met by every row of activations at once. More rows (prompts): avx512bf16_block.h. Both do the same operations on the
+ * lanes of a sum. */
+#include "kernels/x86/avx512bf16_block.h"
 
 enum {
-    FEW_ROWS = 4,           /* up to here weights are unpacked in registers */
-    TILE_ROWS = 4,          /* weight rows of a register tile */
-    CHUNK_ROWS = 16,        /* weight rows that share a pass over the activations */
-    BLOCK_GROUPS = 12,      /* groups of a block: 4 rows of 1,536 BF16 are 12 KiB */
     UNROLL = 4,             /* groups between prefetches */
     PREFETCH_BYTES = 8192,  /* ahead in the codes of MXFP4; the processor itself looks ahead for BF16 */
     PREFETCH_SCALES = 1024, /* ahead in the scales */
-    PADDING = 64            /* bytes between rows of a block, so that they fall into different cache sets */
 };
 
 QN_INLINE size_t group_bytes(const qn_dtype dtype)
@@ -72,7 +66,7 @@ QN_INLINE void copy_last_group(last_group *group, const uint8_t *data, const uin
 }
 
 /* One group of one weight row times R rows of activations. */
-QN_INLINE void add_group(__m512 sums[FEW_ROWS], const uint8_t *data, const uint8_t *scales, const uint8_t *const *x,
+QN_INLINE void add_group(__m512 sums[QN_FEW_ROWS], const uint8_t *data, const uint8_t *scales, const uint8_t *const *x,
                          size_t at, const qn_dtype dtype, const int R)
 {
     __m512i w[QN_VECTORS];
@@ -96,7 +90,7 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, fl
     const size_t full = w->cols / QN_GROUP * QN_GROUP;
     const uint8_t *data = w->data + n * (w->cols * bytes / QN_GROUP);
     const uint8_t *scales = dtype == QN_DTYPE_MXFP4 ? w->scales + n * (w->cols / QN_MXFP4_BLOCK) : w->data;
-    __m512 sums[FEW_ROWS];
+    __m512 sums[QN_FEW_ROWS];
     for (int r = 0; r < R; r++)
         sums[r] = _mm512_setzero_ps();
     size_t at = 0;
@@ -145,99 +139,99 @@ QN_INLINE void few_rows(const qn_matrix *w, size_t first, size_t last, const uin
         }
 }
 
-enum { PANEL_STRIDE = BLOCK_GROUPS * QN_GROUP_BYTES + PADDING };
+typedef void (*product)(const qn_matrix *w, size_t first, size_t last, const uint8_t *const *x, size_t rows,
+                        float *const *y);
 
-/* A block of up to four weight rows as BF16. */
-typedef struct panel {
-    _Alignas(64) uint8_t values[TILE_ROWS][PANEL_STRIDE];
-    _Alignas(64) float scales[TILE_ROWS][BLOCK_GROUPS * QN_LANES]; /* MXFP4 only */
-} panel;
-
-/* Groups from element `at` on of row n into row r of the panel; beyond the end of the row they are zero. */
-QN_INLINE void unpack_row(panel *p, size_t r, const qn_matrix *w, size_t n, size_t at, size_t groups,
-                          const qn_dtype dtype)
+/* A block of a row that is wanted soon: many short streams are more than the processor sees coming. */
+QN_INLINE void prefetch_block(const uint8_t *data, const uint8_t *scales, size_t groups, const qn_dtype dtype)
 {
-    const size_t bytes = group_bytes(dtype);
-    size_t element = n * w->cols + at;
-    for (size_t g = 0; g < groups; g++, element += QN_GROUP) {
-        const uint8_t *data = w->data + element * bytes / QN_GROUP;
-        const uint8_t *scales = dtype == QN_DTYPE_MXFP4 ? w->scales + element / QN_MXFP4_BLOCK : NULL;
-        size_t left = w->cols - at - g * QN_GROUP;
-        last_group last;
-        if (left < QN_GROUP) {
-            copy_last_group(&last, data, scales, left, dtype);
-            data = last.data;
-            scales = last.scales;
-        }
+    for (size_t line = 0; line < groups * group_bytes(dtype); line += 64)
+        _mm_prefetch((const char *)data + line, _MM_HINT_T1);
+    if (dtype == QN_DTYPE_MXFP4)
+        _mm_prefetch((const char *)scales, _MM_HINT_T1);
+}
+
+QN_INLINE void unpack_row(uint8_t *out, float *spread, const qn_matrix *w, size_t n, size_t group, size_t groups,
+                          const int wide, const qn_dtype dtype)
+{
+    const size_t bytes = group_bytes(dtype), blocks = dtype == QN_DTYPE_MXFP4 ? QN_GROUP / QN_MXFP4_BLOCK : 0;
+    const size_t element = n * w->cols + group * QN_GROUP;
+    size_t left = w->cols - group * QN_GROUP;
+    const uint8_t *data = w->data + element * bytes / QN_GROUP;
+    const uint8_t *scales = dtype == QN_DTYPE_MXFP4 ? w->scales + element / QN_MXFP4_BLOCK : data;
+    prefetch_block(data + groups * bytes, scales + groups * blocks, groups, dtype);
+    for (size_t g = 0; g < groups; g++, data += bytes, scales += blocks, left -= QN_GROUP) {
         __m512i values[QN_VECTORS];
-        unpack_group(values, data, dtype);
-        for (int j = 0; j < QN_VECTORS; j++)
-            _mm512_storeu_si512((void *)(p->values[r] + g * QN_GROUP_BYTES + 64 * (size_t)j), values[j]);
-        if (dtype == QN_DTYPE_MXFP4)
-            _mm512_storeu_ps(p->scales[r] + g * QN_LANES, spread_scales(scales));
-    }
-}
-
-/* Up to CHUNK_ROWS weight rows; the lanes of all sums stay in memory while the blocks of K go by. */
-QN_INLINE void many_rows_chunk(const qn_matrix *w, size_t first, size_t count, const uint8_t *const *x, size_t rows,
-                               float *const *y, size_t at_y, const qn_dtype dtype)
-{
-    _Alignas(64) float sums[CHUNK_ROWS * QN_SUMS_STRIDE];
-    panel p;
-    const int scaled = dtype == QN_DTYPE_MXFP4;
-    const size_t groups = (w->cols + QN_GROUP - 1) / QN_GROUP, scales_stride = BLOCK_GROUPS * QN_LANES;
-    memset(sums, 0, count * QN_SUMS_STRIDE * sizeof(float));
-    for (size_t g = 0; g < groups; g += BLOCK_GROUPS) {
-        size_t block = qn_min_size(BLOCK_GROUPS, groups - g);
-        const uint8_t *xs[QN_MATMUL_MAX_ROWS];
-        for (size_t r = 0; r < rows; r++)
-            xs[r] = x[r] + g * QN_GROUP_BYTES;
-        for (size_t n = 0; n < count; n += TILE_ROWS) {
-            size_t tile = qn_min_size(TILE_ROWS, count - n);
-            float *tile_sums = sums + n * QN_SUMS_STRIDE;
-            for (size_t r = 0; r < tile; r++)
-                unpack_row(&p, r, w, first + n + r, g * QN_GROUP, block, dtype);
-            if (tile == TILE_ROWS)
-                qn_tile_rows_bf16(tile_sums, p.values[0], PANEL_STRIDE, p.scales[0], scales_stride, xs, rows, block, 4,
-                                  scaled);
-            else
-                for (size_t r = 0; r < tile; r++)
-                    qn_tile_rows_bf16(tile_sums + r * QN_SUMS_STRIDE, p.values[r], PANEL_STRIDE, p.scales[r],
-                                      scales_stride, xs, rows, block, 1, scaled);
+        __m512 scale = _mm512_setzero_ps();
+        if (left >= QN_GROUP) {
+            unpack_group(values, data, dtype);
+            if (dtype == QN_DTYPE_MXFP4)
+                scale = spread_scales(scales);
+        } else {
+            last_group last;
+            copy_last_group(&last, data, scales, left, dtype);
+            unpack_group(values, last.data, dtype);
+            if (dtype == QN_DTYPE_MXFP4)
+                scale = spread_scales(last.scales);
         }
+        qn_store_group(out + g * qn_group_stride(wide), values, wide);
+        if (dtype == QN_DTYPE_MXFP4)
+            _mm512_store_ps(spread + g * QN_LANES, scale);
     }
-    for (size_t n = 0; n < count; n++)
-        for (size_t r = 0; r < rows; r++)
-            y[r][at_y + n] = qn_reduce_lanes(_mm512_loadu_ps(sums + n * QN_SUMS_STRIDE + r * QN_LANES));
 }
 
-QN_INLINE void matmul(const qn_matrix *w, size_t first, size_t last, const uint8_t *const *x, size_t rows,
-                      float *const *y, const qn_dtype dtype)
+QN_INLINE void unpack_bf16(uint8_t *out, float *scales, const qn_matrix *w, size_t n, size_t group, size_t groups,
+                           const int wide)
 {
-    if (rows <= FEW_ROWS) {
-        few_rows(w, first, last, x, rows, y, dtype);
-        return;
-    }
-    for (size_t n = first; n < last; n += CHUNK_ROWS)
-        many_rows_chunk(w, n, qn_min_size(CHUNK_ROWS, last - n), x, rows, y, n - first, dtype);
+    unpack_row(out, scales, w, n, group, groups, wide, QN_DTYPE_BF16);
+}
+
+QN_INLINE void unpack_mxfp4(uint8_t *out, float *scales, const qn_matrix *w, size_t n, size_t group, size_t groups,
+                            const int wide)
+{
+    unpack_row(out, scales, w, n, group, groups, wide, QN_DTYPE_MXFP4);
+}
+
+static __attribute__((noinline)) void matmul_bf16(const qn_matrix *w, size_t first, size_t last,
+                                                  const uint8_t *const *x, size_t rows, float *const *y)
+{
+    if (qn_rows_are_few(rows))
+        few_rows(w, first, last, x, rows, y, QN_DTYPE_BF16);
+    else
+        qn_multiply_many(w, first, last, x, rows, y, unpack_bf16, 0);
+}
+
+static __attribute__((noinline)) void matmul_mxfp4(const qn_matrix *w, size_t first, size_t last,
+                                                   const uint8_t *const *x, size_t rows, float *const *y)
+{
+    if (qn_rows_are_few(rows))
+        few_rows(w, first, last, x, rows, y, QN_DTYPE_MXFP4);
+    else
+        qn_multiply_many(w, first, last, x, rows, y, unpack_mxfp4, 1);
 }
 
 void qn_avx512bf16_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
                           float *const *y)
 {
-    if (w->dtype == QN_DTYPE_PACKED_BF16) {
-        qn_avx512bf16_packed_matmul(w, first, last, x, rows, y);
-        return;
-    }
-    if (w->dtype != QN_DTYPE_BF16 && w->dtype != QN_DTYPE_MXFP4) {
-        qn_avx2_matmul(w, first, last, x, rows, y);
-        return;
-    }
     const uint8_t *xs[QN_MATMUL_MAX_ROWS];
     for (size_t r = 0; r < rows; r++)
         xs[r] = x[r];
-    if (w->dtype == QN_DTYPE_BF16)
-        matmul(w, first, last, xs, rows, y, QN_DTYPE_BF16);
-    else
-        matmul(w, first, last, xs, rows, y, QN_DTYPE_MXFP4);
+    product run;
+    switch (w->dtype) {
+    case QN_DTYPE_BF16:
+        run = matmul_bf16;
+        break;
+    case QN_DTYPE_MXFP4:
+        run = matmul_mxfp4;
+        break;
+    case QN_DTYPE_PACKED_BF16:
+        run = qn_avx512bf16_packed_matmul;
+        break;
+    default:
+        qn_avx2_matmul(w, first, last, x, rows, y);
+        return;
+    }
+    const unsigned old = qn_flush_subnormals();
+    run(w, first, last, xs, rows, y);
+    _mm_setcsr(old);
 }

@@ -3,17 +3,12 @@
  * Few rows (decode): a row is one linear stream, unpacked in registers. A code, whatever stands above its four bits, is
  * an index of a table of 32 words that holds the row's window twice in the place of the exponent; what is left of the
  * word is one ternary operation. A group that has exceptions is written to memory, where they are put in, and read
- * back. More rows (prompts): blocks are unpacked to BF16 in the L1 cache and meet the activations in register tiles. */
-#include "kernels/x86/avx512bf16_lanes.h"
+ * back. More rows (prompts): avx512bf16_block.h. */
+#include "kernels/x86/avx512bf16_block.h"
 #include "kernels/x86/packed_row.h"
 
 enum {
-    FEW_ROWS = 4,          /* up to here weights are unpacked in registers */
-    TILE_ROWS = 4,         /* weight rows of a register tile */
-    CHUNK_ROWS = 16,       /* weight rows that share a pass over the activations */
-    BLOCK_GROUPS = 12,     /* groups of a block: 4 rows of 1,536 BF16 are 12 KiB */
-    PREFETCH_BYTES = 4096, /* ahead */
-    PADDING = 64           /* bytes between rows of a block, so that they fall into different cache sets */
+    PREFETCH_BYTES = 4096 /* ahead */
 };
 
 /* The exponents of codes 0..14 in their place, 0 for code 15; the same again. */
@@ -65,7 +60,7 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, fl
     const uint8_t *data = w->data + n * groups * QN_PACKED_GROUP_BYTES;
     const __m512i table = exponent_table(w->sides[n].window);
     qn_exception_walk exceptions = qn_exceptions_of(&w->sides[n]);
-    __m512 sums[FEW_ROWS];
+    __m512 sums[QN_FEW_ROWS];
     for (int r = 0; r < R; r++)
         sums[r] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, data += QN_PACKED_GROUP_BYTES) {
@@ -106,63 +101,34 @@ static void few_rows(const qn_matrix *w, size_t first, size_t last, const uint8_
         }
 }
 
-/* `groups` groups of row n from element `at` on as BF16. */
-static void unpack_row(uint8_t *out, const qn_matrix *w, size_t n, size_t at, size_t groups)
+/* Exceptions are put into the pairs of BF16, before those are widened. */
+QN_INLINE void unpack_row(uint8_t *out, float *scales, const qn_matrix *w, size_t n, size_t group, size_t groups,
+                          const int wide)
 {
+    (void)scales;
+    _Alignas(64) uint8_t block[QN_BLOCK_BYTES];
+    uint8_t *pairs = wide ? block : out;
     const qn_packed_side *side = &w->sides[n];
-    const uint8_t *data = w->data + (n * (qn_round_up(w->cols) / QN_GROUP) + at / QN_GROUP) * QN_PACKED_GROUP_BYTES;
+    const uint8_t *data = w->data + (n * (qn_round_up(w->cols) / QN_GROUP) + group) * QN_PACKED_GROUP_BYTES;
     const __m512i table = exponent_table(side->window);
+    for (size_t line = 0; line < groups * QN_PACKED_GROUP_BYTES; line += 64)
+        _mm_prefetch((const char *)data + groups * QN_PACKED_GROUP_BYTES + line, _MM_HINT_T1);
     for (size_t g = 0; g < groups; g++) {
         __m512i values[QN_VECTORS];
         unpack_group(values, data + g * QN_PACKED_GROUP_BYTES, table);
-        for (size_t j = 0; j < QN_VECTORS; j++)
-            _mm512_storeu_si512((void *)(out + g * QN_GROUP_BYTES + 64 * j), values[j]);
+        qn_store_group(pairs + g * QN_GROUP_BYTES, values, 0);
     }
-    qn_packed_put_exceptions(side, at, groups * QN_GROUP, (uint16_t *)(void *)out);
+    qn_packed_put_exceptions(side, group * QN_GROUP, groups * QN_GROUP, (uint16_t *)(void *)pairs);
+    if (wide)
+        for (size_t j = 0; j < groups * QN_VECTORS; j++)
+            qn_store_vector(out + 128 * j, qn_load32(block + 64 * j), 1);
 }
 
-/* Up to CHUNK_ROWS weight rows; the lanes of all sums stay in memory while the blocks of K go by. */
-static void many_rows_chunk(const qn_matrix *w, size_t first, size_t count, const uint8_t *const *x, size_t rows,
-                            float *const *y, size_t at_y)
-{
-    enum { STRIDE = BLOCK_GROUPS * QN_GROUP_BYTES + PADDING };
-    _Alignas(64) float sums[CHUNK_ROWS * QN_SUMS_STRIDE];
-    _Alignas(64) uint8_t panel[TILE_ROWS][STRIDE];
-    const size_t groups = qn_round_up(w->cols) / QN_GROUP;
-    memset(sums, 0, count * QN_SUMS_STRIDE * sizeof(float));
-    for (size_t g = 0; g < groups; g += BLOCK_GROUPS) {
-        const size_t block = qn_min_size(BLOCK_GROUPS, groups - g);
-        const uint8_t *xs[QN_MATMUL_MAX_ROWS];
-        for (size_t r = 0; r < rows; r++)
-            xs[r] = x[r] + g * QN_GROUP_BYTES;
-        for (size_t n = 0; n < count; n += TILE_ROWS) {
-            const size_t tile = qn_min_size(TILE_ROWS, count - n);
-            for (size_t r = 0; r < tile; r++)
-                unpack_row(panel[r], w, first + n + r, g * QN_GROUP, block);
-            for (size_t r = 0; r < tile; r += tile == TILE_ROWS ? TILE_ROWS : 1) {
-                float *of = sums + (n + r) * QN_SUMS_STRIDE;
-                if (tile == TILE_ROWS)
-                    qn_tile_rows_bf16(of, panel[r], STRIDE, NULL, 0, xs, rows, block, TILE_ROWS, 0);
-                else
-                    qn_tile_rows_bf16(of, panel[r], STRIDE, NULL, 0, xs, rows, block, 1, 0);
-            }
-        }
-    }
-    for (size_t n = 0; n < count; n++)
-        for (size_t r = 0; r < rows; r++)
-            y[r][at_y + n] = qn_reduce_lanes(_mm512_loadu_ps(sums + n * QN_SUMS_STRIDE + r * QN_LANES));
-}
-
-void qn_avx512bf16_packed_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
+void qn_avx512bf16_packed_matmul(const qn_matrix *w, size_t first, size_t last, const uint8_t *const *x, size_t rows,
                                  float *const *y)
 {
-    const uint8_t *xs[QN_MATMUL_MAX_ROWS];
-    for (size_t r = 0; r < rows; r++)
-        xs[r] = x[r];
-    if (rows <= FEW_ROWS) {
-        few_rows(w, first, last, xs, rows, y);
-        return;
-    }
-    for (size_t n = first; n < last; n += CHUNK_ROWS)
-        many_rows_chunk(w, n, qn_min_size(CHUNK_ROWS, last - n), xs, rows, y, n - first);
+    if (qn_rows_are_few(rows))
+        few_rows(w, first, last, x, rows, y);
+    else
+        qn_multiply_many(w, first, last, x, rows, y, unpack_row, 0);
 }
