@@ -7,7 +7,7 @@
 #include "model/indexer.h"
 #include "model/parallel.h"
 
-enum { ITEMS_PER_THREAD = 3, LEAST_ROWS = 8 };
+enum { ITEMS_PER_THREAD = 3, LEAST_ROWS = 8, LEAST_HEADS = 8 };
 
 typedef struct attention {
     const qn_step *step;
@@ -183,14 +183,21 @@ static void expand_values(void *context, size_t item, size_t worker)
     a->step->kernels->matmul(kv_b, last - value, last, qn_packed_rows(&packed, kv_b), rows, y);
 }
 
-/* Runs a loop over `count` heads or rows, each cut into shares of its `inner` rows or heads: at most `most`, and no
- * smaller than all threads' work and `least` want them. */
+/* Whether so many equal items keep all threads busy to the end, or nearly. */
+static bool is_even(size_t items, size_t threads)
+{
+    return items % threads == 0 || items >= threads * ITEMS_PER_THREAD;
+}
+
+/* Runs a loop over `count` heads or rows, each cut into shares of its `inner` rows or heads: of all of them, or of
+ * `most`, if that makes even work for the threads, else halved until it does, down to `least`, below which a share
+ * costs more than it spreads. */
 static void run_shared(attention *a, size_t count, size_t inner, size_t least, size_t most, qn_pool_body body)
 {
-    size_t wanted = qn_pool_threads(a->step->pool) * ITEMS_PER_THREAD;
+    const size_t threads = qn_pool_threads(a->step->pool);
     a->share = qn_min_size(inner, most);
-    while (a->share > least && count * qn_ceil_div(inner, a->share) < wanted)
-        a->share = qn_ceil_div(a->share, 2);
+    while (a->share > least && !is_even(count * qn_ceil_div(inner, a->share), threads))
+        a->share = qn_max_size(qn_ceil_div(a->share, 2), least);
     a->shares = qn_ceil_div(inner, a->share);
     qn_pool_run(a->step->pool, count * a->shares, body, a);
 }
@@ -203,7 +210,7 @@ static void attend_all(attention *a)
         qn_part_mark(a->step->clock, QN_PART_ABSORB);
         run_shared(a, heads, a->rows, LEAST_ROWS, QN_ATTENTION_ROWS, absorb_queries);
         qn_part_mark(a->step->clock, QN_PART_ATTEND);
-        run_shared(a, a->rows, heads, 1, QN_ATTENTION_HEADS, attend_row);
+        run_shared(a, a->rows, heads, LEAST_HEADS, QN_ATTENTION_HEADS, attend_row);
         qn_part_mark(a->step->clock, QN_PART_EXPAND);
         run_shared(a, heads, a->rows, LEAST_ROWS, QN_ATTENTION_ROWS, expand_values);
     }
