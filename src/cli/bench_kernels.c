@@ -38,6 +38,8 @@ static const char *shape_text(const qn_kernel_case *c, char out[SHAPE_BYTES])
 {
     if (c->kind == QN_KERNEL_TOPK)
         snprintf(out, SHAPE_BYTES, "2048 of %zu", c->keys);
+    else if (c->keys > 0 && c->rows > 1)
+        snprintf(out, SHAPE_BYTES, "%zu x %zu heads, %zu keys", c->rows, c->outputs, c->keys);
     else if (c->keys > 0)
         snprintf(out, SHAPE_BYTES, "%zu heads, %zu keys", c->outputs, c->keys);
     else
