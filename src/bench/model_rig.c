@@ -245,10 +245,20 @@ static size_t lay_out_call(qn_model_rig *rig, size_t sequences, size_t start, si
     return chosen;
 }
 
+static void add_figures(qn_pool_figures *sum, const qn_pool_figures *before, const qn_pool *pool)
+{
+    const qn_pool_figures after = qn_pool_get_figures(pool);
+    sum->loops += after.loops - before->loops;
+    sum->loop_ns += after.loop_ns - before->loop_ns;
+    sum->worked_ns += after.worked_ns - before->worked_ns;
+    sum->sleeps += after.sleeps - before->sleeps;
+}
+
 qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, qn_rig_logits logits,
                             qn_call_times *times, qn_error *err)
 {
     size_t chosen = lay_out_call(rig, sequences, start, rows, logits);
+    const qn_pool_figures before = qn_pool_get_figures(rig->pool);
     uint64_t began = qn_now_ns();
     qn_part_clock_start(rig->clock);
     qn_status status = qn_model_forward(rig->model, rig->segment, sequences, rig->hidden, NULL, err);
@@ -259,6 +269,7 @@ qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, s
     if (status != QN_OK)
         return status;
     times->seconds += (double)(ended - began) / 1e9;
+    add_figures(&times->pool, &before, rig->pool);
     for (qn_model_part p = 0; p < QN_PARTS; p++)
         times->part_seconds[p] += (double)qn_part_clock_ns(rig->clock, p) / 1e9;
     size_t experts = qn_part_clock_experts(rig->clock);

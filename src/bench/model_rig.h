@@ -34,6 +34,7 @@ typedef enum qn_rig_logits { QN_RIG_NO_LOGITS, QN_RIG_LAST_LOGITS, QN_RIG_ALL_LO
 typedef struct qn_call_times {
     double seconds;                /* qn_model_forward and qn_model_logits */
     double part_seconds[QN_PARTS]; /* together no more than seconds */
+    qn_pool_figures pool;          /* of the loops in it; sleeps: those between its calls too */
     qn_part_work work[QN_PARTS];
     size_t experts; /* read in it, of all sparse layers together */
 } qn_call_times;

@@ -25,6 +25,7 @@ typedef struct point_series {
     timed_series all, part[QN_PARTS];
     qn_part_work work[QN_PARTS]; /* of all samples */
     double experts;
+    qn_pool_figures pool;
     double cache_needed, cache_hits, disk_bytes, disk_wait_ns;
 } point_series;
 
@@ -151,6 +152,10 @@ static void note_sample(bench *b, point_series *s, const qn_call_times *times, c
     }
     s->experts += (double)times->experts;
     note_timed(&s->all, times->seconds, &all, limits);
+    s->pool.loops += times->pool.loops;
+    s->pool.loop_ns += times->pool.loop_ns;
+    s->pool.worked_ns += times->pool.worked_ns;
+    s->pool.sleeps += times->pool.sleeps;
     b->out->bf16_peak = limits->bf16;
     b->limits.small[b->limits.count] = limits->read_small;
     b->limits.huge[b->limits.count] = limits->read_huge;
@@ -284,6 +289,18 @@ static qn_statistic rates(const series *seconds, double amount)
     return qn_statistic_of(values, seconds->count);
 }
 
+static void summarise_pool(const bench *b, const point_series *s, qn_point_speed *out)
+{
+    double seconds = 0, steps = (double)(s->all.seconds.count * out->steps), loops = (double)s->pool.loop_ns;
+    for (size_t i = 0; i < s->all.seconds.count; i++)
+        seconds += s->all.seconds.value[i];
+    double threads = (double)qn_pool_threads(qn_model_rig_pool(b->rig));
+    out->loops = (double)s->pool.loops / steps;
+    out->sleeps = (double)s->pool.sleeps / steps;
+    out->alone_share = 1 - loops / 1e9 / seconds;
+    out->idle_share = loops > 0 ? 1 - (double)s->pool.worked_ns / (loops * threads) : 0;
+}
+
 static void summarise_point(const bench *b, size_t i)
 {
     const qn_speed_point *p = &b->point[i];
@@ -306,6 +323,7 @@ static void summarise_point(const bench *b, size_t i)
         out->flops += out->part[part].flops;
         out->bytes += out->part[part].bytes;
     }
+    summarise_pool(b, s, out);
     out->cache_needed = s->cache_needed / samples;
     out->cache_hits = s->cache_hits / samples;
     out->disk_bytes = s->disk_bytes / samples;

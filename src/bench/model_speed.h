@@ -62,6 +62,9 @@ typedef struct qn_point_speed {
     qn_statistic read_share; /* bytes a second by the plain reads around it (4 KiB pages, as the mapped weights) */
     qn_statistic peak_share; /* the same of arithmetic */
     qn_part_speed part[QN_PARTS];
+    /* in the mean: loops of a step that threads share, the part of its time outside of them, the part of the threads'
+     * time inside of them without an item, and how often one slept for want of work, before the step too */
+    double loops, alone_share, idle_share, sleeps;
     /* of the expert cache, in the mean of a sample: experts needed, those of them that were there, bytes read from the
      * disk, milliseconds waited for them */
     double cache_needed, cache_hits, disk_bytes, disk_wait_ms;

@@ -37,6 +37,10 @@ static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
                             p->flops, "bytes", p->bytes, "gflops", p->flops / p->ms.median / 1e6, "gbps",
                             p->bytes / p->ms.median / 1e6, "peak_share", statistic(&p->peak_share), "read_share",
                             statistic(&p->read_share), "parts", parts);
+    set(out, "pool",
+        json_pack("{s:f, s:f, s:f, s:f}", "loops", p->loops, "alone_share", p->alone_share, "idle_share", p->idle_share,
+                  "sleeps", p->sleeps),
+        &failed);
     if (speed->experts > 0)
         set(out, "expert_cache",
             json_pack("{s:f, s:f, s:f, s:f}", "needed", p->cache_needed, "hits", p->cache_hits, "read_bytes",

@@ -70,6 +70,11 @@ static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool b
         printf("\n  %.1f experts needed, %.1f %% of them in memory; %.1f MB read from the disk, %.2f ms waited for it",
                p->cache_needed, p->cache_needed > 0 ? 100 * p->cache_hits / p->cache_needed : 0, p->disk_bytes / 1e6,
                p->disk_wait_ms);
+    if (s->threads > 1)
+        printf(
+            "\n  %.0f loops a step on %zu threads, idle for %.1f %% of them; %.1f %% of the time is one thread's; %.1f "
+            "sleeps",
+            p->loops, s->threads, 100 * p->idle_share, 100 * p->alone_share, p->sleeps);
     printf("\n  %-24s %9s %9s %9s %6s %*s %8s %6s %8s %6s\n", "part, ms", "min", "median", "max", "share", BAR_CELLS,
            "", "GFLOP/s", "peak", "GB/s", "read");
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)

@@ -79,6 +79,12 @@ static void json_of_points(void **state)
     assert_int_equal(json_integer_value(json_object_get(point, "prompt")), 2);
     assert_int_equal(json_object_size(parts), QN_PARTS);
     assert_true(json_number_value(json_object_get(json_object_get(parts, "experts"), "read_share")) > 0);
+    const json_t *pool = json_object_get(point, "pool");
+    assert_true(json_number_value(json_object_get(pool, "loops")) > 0 || speed->threads == 1);
+    for (int i = 0; i < 2; i++) {
+        double share = json_number_value(json_object_get(pool, i == 0 ? "alone_share" : "idle_share"));
+        assert_true(share >= 0 && share <= 1);
+    }
     json_decref(root);
     qn_free(speed);
 }
