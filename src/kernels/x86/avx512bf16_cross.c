@@ -62,7 +62,7 @@ static bool forms_agree(void)
     const unsigned old = qn_flush_subnormals();
     for (int i = 0; i < VECTORS && agree; i++) {
         _Alignas(64) uint16_t a[2 * QN_LANES], b[2 * QN_LANES];
-        _Alignas(64) float sums[QN_LANES], odd[2][QN_LANES], even[2][QN_LANES], pairs[QN_LANES], wide[QN_LANES];
+        _Alignas(64) float sums[QN_LANES], odd[2][QN_LANES], even[2][QN_LANES];
         /* exponents close to each other let both products count */
         const unsigned spread = i % 2 == 0 ? LARGEST : 12, least = (unsigned)(LARGEST - spread) / (i % 4 == 1 ? 1 : 3);
         for (size_t k = 0; k < QN_LANES; k++) {
@@ -78,10 +78,10 @@ static bool forms_agree(void)
                                  : qn_bf16_to_f32(random_bf16(&state, 250)) * (1.0f + 0x1p-20f);
         }
         const __m512 x = _mm512_load_ps(sums);
-        _mm512_store_ps(pairs, qn_dot_bf16(x, qn_load32((const uint8_t *)a), qn_load32((const uint8_t *)b)));
+        const __m512 pairs = qn_dot_bf16(x, qn_load32((const uint8_t *)a), qn_load32((const uint8_t *)b));
         const __m512 first = _mm512_fmadd_ps(_mm512_load_ps(odd[0]), _mm512_load_ps(odd[1]), x);
-        _mm512_store_ps(wide, _mm512_fmadd_ps(_mm512_load_ps(even[0]), _mm512_load_ps(even[1]), first));
-        agree = memcmp(pairs, wide, sizeof pairs) == 0;
+        const __m512 wide = _mm512_fmadd_ps(_mm512_load_ps(even[0]), _mm512_load_ps(even[1]), first);
+        agree = _mm512_cmpeq_epi32_mask(_mm512_castps_si512(pairs), _mm512_castps_si512(wide)) == 0xffff;
     }
     _mm_setcsr(old);
     return agree;
