@@ -89,7 +89,7 @@ static void walk_top(qn_mask_cache *c, uint32_t set, qn_trie_part part, qn_top_e
 static void keep_mask(qn_mask_cache *c, qn_top_entry *top, const uint64_t *mask)
 {
     size_t count = 0;
-    for (size_t w = 0; w < c->words; w++)
+    for (size_t w = 0; w < c->words && count <= FEW_TOKENS; w++)
         count += (size_t)__builtin_popcountll(mask[w]);
     if (count > FEW_TOKENS) {
         top->mask = qn_alloc(c->words, sizeof *top->mask);
@@ -236,7 +236,7 @@ bool mask_fill_tops(qn_mask_cache *c, const mask_parted *p, qn_trie_part part, u
 
 bool mask_is_plain_known(qn_mask_cache *c, uint32_t top)
 {
-    size_t chars;
+    qn_plain_reach reach;
     const qn_top_entry *entry = c->table.sets[top].tops[QN_TRIE_PLAIN];
-    return entry ? !entry->useless : qn_plain_text_reach(&c->table, top, true, &chars);
+    return entry ? !entry->useless : qn_plain_text_reach(&c->table, c->trie, top, true, &reach);
 }

@@ -29,17 +29,6 @@ void mask_allow_tokens(const qn_vocabulary_trie *trie, size_t node, size_t end, 
         qn_bit_set(mask, (size_t)trie->tokens[i]);
 }
 
-bool mask_allow_plain(qn_mask_cache *c, uint32_t set, bool is_top, uint64_t *mask)
-{
-    size_t chars;
-    if (!qn_plain_text_reach(&c->table, set, is_top, &chars))
-        return false;
-    const uint64_t *plain = qn_plain_tokens(c->trie, chars);
-    for (size_t w = 0; w < c->words; w++)
-        mask[w] |= plain[w];
-    return true;
-}
-
 /* Of the tokens from the node on and before the other those whose characters below the node are all of the kinds;
  * false: that cannot be told at once. */
 static bool allow_kinds(const qn_vocabulary_trie *trie, uint32_t node, uint32_t end, uint64_t kinds, uint64_t *mask)
@@ -83,4 +72,45 @@ void mask_walk_trie(qn_mask_cache *c, uint32_t begin, uint32_t end, uint64_t *ma
         c->path[nodes[i].depth] = to;
         i = mask_allow_node(c, i, to, false, mask);
     }
+}
+
+static bool is_member(const qn_plain_reach *reach, uint32_t set)
+{
+    for (uint32_t i = 0; i < reach->count; i++)
+        if (reach->members[i] == set)
+            return true;
+    return false;
+}
+
+/* Allows those plain tokens with odd characters that are taken from the set. */
+static void walk_odd(qn_mask_cache *c, uint32_t set, const qn_plain_reach *reach, uint64_t *mask)
+{
+    const qn_trie_node *nodes = c->trie->nodes;
+    uint32_t end = mask_part_end(c, QN_TRIE_PLAIN);
+    c->path[0] = set;
+    for (uint32_t i = mask_part_begin(c, QN_TRIE_PLAIN); i < end;) {
+        uint32_t to = qn_set_table_next(&c->table, c->path[nodes[i].depth - 1], nodes[i].byte);
+        c->path[nodes[i].depth] = to;
+        bool within_char = i + 1 < nodes[i].skip && (nodes[i + 1].byte & 0xC0) == 0x80;
+        if (to != QN_SET_EMPTY && (within_char || is_member(reach, to))) {
+            i = c->trie->kinds[i] & reach->odd ? i + 1 : nodes[i].skip;
+            continue;
+        }
+        if (to != QN_SET_EMPTY) { /* behind the first odd one */
+            mask_allow_tokens(c->trie, i, i + 1, mask);
+            mask_walk_trie(c, i + 1, nodes[i].skip, mask);
+        }
+        i = nodes[i].skip;
+    }
+}
+
+bool mask_allow_plain(qn_mask_cache *c, uint32_t set, bool is_top, uint64_t *mask)
+{
+    qn_plain_reach reach;
+    if (!qn_plain_text_reach(&c->table, c->trie, set, is_top, &reach))
+        return false;
+    qn_plain_text_allow(c->trie, &reach, mask, c->room);
+    if (reach.odd)
+        walk_odd(c, set, &reach, mask);
+    return true;
 }

@@ -2,66 +2,23 @@
  * when some kind does, as in a repetition, else where most lead, as in a counted one. */
 #include "grammar/plain_run.h"
 
-#include "grammar/char_kinds.h"
+#include "grammar/char_ways.h"
 
-#define SEVERAL UINT32_MAX /* places, or one that has to be looked at */
+#define SEVERAL QN_WAY_SEVERAL
 
 enum { WANTED = 256 }; /* a search costs about as much as to look at this part of all nodes */
-enum { CONTINUE_FIRST = 0x80, CONTINUE_LAST = 0xBF };
-
-static uint32_t go(qn_set_table *table, uint32_t set, unsigned byte, bool is_top)
-{
-    uint32_t to = qn_set_table_next(table, set, (uint8_t)byte);
-    const qn_set_entry *entry = &table->sets[to];
-    bool too_much = is_top && (entry->waits || entry->count > QN_SET_WIDE || entry->depth > QN_SET_DEEP);
-    return too_much || table->exhausted ? SEVERAL : to;
-}
-
-/* Where all bytes from `first` to `last` lead, with bytes from `from` to `until` behind each and `more` of 80 to BF
- * behind those; from 0: nothing is behind them. Goes 3 deep at most. */
-static uint32_t go_all(qn_set_table *table, uint32_t set, const qn_char_form *form, // NOLINT(misc-no-recursion)
-                       bool is_top)
-{
-    uint32_t all = SEVERAL, before = SEVERAL;
-    qn_char_form rest = {form->kind, form->from, form->until, 0, 0, 0};
-    if (form->more > 0)
-        rest = (qn_char_form){form->kind,     form->from,    form->until,
-                              CONTINUE_FIRST, CONTINUE_LAST, (uint8_t)(form->more - 1)};
-    for (unsigned byte = form->first; byte <= form->last; byte++) {
-        uint32_t to = go(table, set, byte, is_top);
-        if (to == before && to != SEVERAL)
-            continue;
-        before = to;
-        if (form->from > 0 && to != SEVERAL && to != QN_SET_EMPTY)
-            to = go_all(table, to, &rest, is_top);
-        if (to == SEVERAL || (byte > form->first && to != all))
-            return SEVERAL;
-        all = to;
-    }
-    return all;
-}
 
 /* Where the characters of each kind lead: all to one set, which may be the empty one, or to several. */
-static void find_ways(qn_set_table *table, uint32_t set, bool is_top, uint32_t ways[QN_KINDS])
+static void find_ways(qn_set_table *table, const qn_vocabulary_trie *trie, uint32_t set, bool is_top,
+                      uint32_t ways[QN_KINDS])
 {
-    bool seen[QN_KINDS] = {false};
-    size_t count;
-    const qn_char_form *forms = qn_char_forms(&count);
-    for (unsigned byte = ' '; byte < 0x7F; byte++) {
-        unsigned kind = qn_ascii_kind((uint8_t)byte);
-        if (!qn_is_plain_ascii((uint8_t)byte) || (seen[kind] && ways[kind] == SEVERAL))
-            continue;
-        uint32_t to = go(table, set, byte, is_top);
-        ways[kind] = seen[kind] && to != ways[kind] ? SEVERAL : to;
-        seen[kind] = true;
-    }
-    for (size_t i = 0; i < count; i++) {
-        unsigned kind = forms[i].kind;
-        if (seen[kind] && ways[kind] == SEVERAL)
-            continue;
-        uint32_t to = go_all(table, set, &forms[i], is_top);
-        ways[kind] = seen[kind] && to != ways[kind] ? SEVERAL : to;
-        seen[kind] = true;
+    uint32_t targets[QN_WAY_MOST];
+    const qn_char_ways *found = qn_char_ways_find(table, &trie->chars, set);
+    if (found)
+        qn_char_ways_follow(table, &trie->chars, found, set, is_top, targets);
+    for (size_t k = 0; k < QN_KINDS; k++) {
+        bool single = found && !(found->mixed >> k & 1) && found->kind_group[k] < QN_WAY_MOST;
+        ways[k] = single ? targets[found->kind_group[k]] : SEVERAL;
     }
     ways[QN_KIND_CUT] = SEVERAL;
 }
@@ -87,12 +44,12 @@ static uint32_t find_best(uint32_t set, const uint32_t ways[QN_KINDS])
     return best;
 }
 
-static void describe(qn_set_table *table, uint32_t set, bool is_top)
+static void describe(qn_set_table *table, const qn_vocabulary_trie *trie, uint32_t set, bool is_top)
 {
     uint32_t ways[QN_KINDS];
     bool was_exhausted = table->exhausted; /* what only this search looks at does not count */
     table->exhausted = false;
-    find_ways(table, set, is_top, ways);
+    find_ways(table, trie, set, is_top, ways);
     table->exhausted = was_exhausted;
     qn_set_entry *entry = &table->sets[set];
     entry->run_to = find_best(set, ways);
@@ -116,7 +73,7 @@ bool qn_plain_run_find(qn_set_table *table, const qn_vocabulary_trie *trie, uint
     }
     for (unsigned length = 0; length < trie->nodes[node].height; length++) {
         if (!table->sets[set].run_known)
-            describe(table, set, is_top);
+            describe(table, trie, set, is_top);
         const qn_set_entry *entry = &table->sets[set];
         if (length == 0)
             *kinds = below & entry->run_kinds;

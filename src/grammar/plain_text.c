@@ -1,107 +1,236 @@
-/* Goes from a set over all characters of plain text at once, to the few sets where they lead, and on from these: until
- * they lead to where they came from (a string without an end), all end together (a bounded one is full), or the longest
- * plain token is through. */
+/* The members are sets that refuse the same characters, the first one and those where its characters lead, and theirs:
+ * until they lead to members only (a string without an end), all to where nothing may follow (a bounded one is full),
+ * or the longest plain token is through. What leads to a set that refuses others (a space behind a word) is odd.
+ *
+ * A set that takes just what its members do not call out, and whose characters all lead to the same of them, comes
+ * before them: the first letter of a word. */
 #include "grammar/plain_text.h"
 
 #include <string.h>
 
-#include "grammar/char_kinds.h"
-#include "grammar/vocabulary_trie.h"
+enum {
+    ODD_NODES = 16, /* at most this part of the trie is looked at for the odd characters */
+    FEW_LEADS = 20, /* bytes: where so few may follow, a walk is soon over */
+    MOST_GROUPS = 16
+};
 
-enum { MOST_SETS = 64, ASCII = 128 };
-
-typedef struct frontier {
-    uint32_t sets[MOST_SETS]; /* ascending */
-    size_t count;
+typedef struct family {
+    qn_set_table *table;
+    const qn_vocabulary_trie *trie;
+    const qn_vocabulary_chars *chars;
+    qn_plain_reach *reach;
+    const qn_char_ways *ways;
     bool is_top;
-    bool lacks; /* some character leads nowhere, or to where stacks have to be looked at */
-    bool leads; /* some character leads somewhere */
-} frontier;
+    bool several; /* ways of members */
+    bool returns; /* some character leads back to a member of before */
+    bool stays[QN_WAY_MOST], leaves[QN_WAY_MOST];
+} family;
 
-static void add(const qn_set_table *table, frontier *f, uint32_t set)
+static bool leads_alike(const qn_set_table *table, uint32_t a, uint32_t b)
 {
-    const qn_set_entry *entry = &table->sets[set];
-    f->leads |= set != QN_SET_EMPTY;
-    bool too_much = f->is_top && (entry->waits || entry->count > QN_SET_WIDE || entry->depth > QN_SET_DEEP);
-    if (set == QN_SET_EMPTY || too_much) {
-        f->lacks = true;
-        return;
-    }
-    size_t i = f->count;
-    while (i > 0 && f->sets[i - 1] > set)
-        i--;
-    if (i > 0 && f->sets[i - 1] == set)
-        return;
-    if (f->count == MOST_SETS) {
-        f->lacks = true;
-        return;
-    }
-    memmove(&f->sets[i + 1], &f->sets[i], (f->count - i) * sizeof *f->sets);
-    f->sets[i] = set;
-    f->count++;
+    uint64_t of_a[4], of_b[4];
+    qn_char_ways_leads(table, a, of_a);
+    qn_char_ways_leads(table, b, of_b);
+    return memcmp(of_a, of_b, sizeof of_a) == 0;
 }
 
-/* Where the bytes from `first` to `last` lead from all sets of `from`. */
-static void add_range(qn_set_table *table, const frontier *from, unsigned first, unsigned last, frontier *to)
+/* The nodes above characters of a group, for the kinds that are of it alone. */
+static size_t nodes_of(const family *f, const qn_char_ways *ways, size_t group)
 {
-    for (size_t i = 0; i < from->count; i++) {
-        unsigned before = UINT32_MAX;
-        for (unsigned b = first; b <= last; b++) {
-            if (b < ASCII && !qn_is_plain_ascii((uint8_t)b))
-                continue;
-            uint8_t class_of = table->classes.of[b];
-            if (class_of != before)
-                add(table, to, qn_set_table_next(table, from->sets[i], (uint8_t)b));
-            before = class_of;
-        }
-    }
+    size_t nodes = 0;
+    for (size_t k = 0; k < QN_KINDS; k++)
+        if (ways->kind_group[k] == group && !(ways->mixed >> k & 1))
+            nodes += f->trie->kind_nodes[k];
+    return nodes;
 }
 
-/* Where whole characters lead; those of several bytes by their forms. */
-static void cross(qn_set_table *table, const frontier *from, frontier *to)
+/* Where nothing may follow. */
+static bool is_end(const qn_set_table *table, uint32_t set)
 {
-    size_t count;
-    const qn_char_form *forms = qn_char_forms(&count);
-    *to = (frontier){.is_top = from->is_top};
-    add_range(table, from, 0, ASCII - 1, to);
-    for (size_t i = 0; i < count && !(to->lacks && to->leads); i++) {
-        frontier inner = {.is_top = from->is_top}, next;
-        add_range(table, from, forms[i].first, forms[i].last, &inner);
-        to->leads |= inner.leads;
-        to->lacks |= inner.lacks;
-        if (inner.lacks)
-            continue;
-        for (unsigned more = 0; more < forms[i].more; more++, inner = next) {
-            next = (frontier){.is_top = from->is_top};
-            add_range(table, &inner, more == 0 ? forms[i].from : 0x80, more == 0 ? forms[i].until : 0xBF, &next);
-            to->lacks |= next.lacks;
-        }
-        bool is_second = forms[i].more == 0;
-        add_range(table, &inner, is_second ? forms[i].from : 0x80, is_second ? forms[i].until : 0xBF, to);
-    }
+    uint64_t leads[4];
+    qn_char_ways_leads(table, set, leads);
+    return (leads[0] | leads[1] | leads[3]) == 0;
 }
 
-static bool find_reach(qn_set_table *table, uint32_t set, bool is_top, size_t *chars)
+/* Sorts the groups of a member into those that stay among the members, which come to be, and those that leave. Counts
+ * those that lead to where nothing follows. end: of the members so far. False: too many of them, or a character that
+ * has to be looked at. */
+static bool cross(family *f, uint32_t member, uint32_t end, size_t *ended)
 {
-    frontier now = {.sets = {set}, .count = 1, .is_top = is_top}, next;
-    for (*chars = 0; *chars < QN_PLAIN_MAX_CHARS; ++*chars) {
-        cross(table, &now, &next);
-        if (table->failed || table->exhausted || (next.lacks && next.leads))
+    qn_plain_reach *reach = f->reach;
+    uint32_t targets[QN_WAY_MOST];
+    const qn_char_ways *ways = qn_char_ways_find(f->table, f->chars, member);
+    if (!ways || ways->unknown || ways->count > MOST_GROUPS)
+        return false;
+    f->several |= ways != f->ways;
+    qn_char_ways_follow(f->table, f->chars, ways, member, f->is_top, targets);
+    for (size_t g = QN_WAY_FIRST; g < ways->count; g++) {
+        bool known = targets[g] != QN_WAY_SEVERAL && targets[g] != QN_SET_EMPTY;
+        bool ends = known && is_end(f->table, targets[g]);
+        const qn_char_ways *next = known && leads_alike(f->table, targets[g], reach->members[0])
+                                       ? qn_char_ways_find(f->table, f->chars, targets[g])
+                                       : NULL;
+        bool stays = next && qn_char_ways_refuse_alike(f->chars, f->ways, next);
+        *ended += ends;
+        if (!stays && !ends && (f->is_top || nodes_of(f, ways, g) > f->trie->node_count / ODD_NODES))
             return false;
-        if (next.lacks)
-            return true;
-        if (next.count == now.count && memcmp(next.sets, now.sets, now.count * sizeof *now.sets) == 0)
-            *chars = QN_PLAIN_MAX_CHARS - 1;
-        now = next;
+        f->stays[g] |= stays;
+        f->leaves[g] |= !stays;
+        uint32_t same = 0;
+        while (stays && same < reach->count && reach->members[same] != targets[g])
+            same++;
+        f->returns |= stays && same < end;
+        if (!stays || same < reach->count)
+            continue;
+        if (reach->count == QN_REACH_MEMBERS)
+            return false;
+        reach->members[reach->count++] = targets[g];
     }
     return true;
 }
 
-bool qn_plain_text_reach(qn_set_table *table, uint32_t set, bool is_top, size_t *chars)
+/* The kinds of characters in groups that leave. */
+static uint64_t odd_kinds(const family *f)
 {
+    uint64_t odd = 0;
+    for (size_t k = 0; k < QN_KINDS; k++)
+        odd |= (uint64_t)(f->ways->kind_group[k] < QN_WAY_MOST && f->leaves[f->ways->kind_group[k]]) << k;
+    odd &= ~f->ways->mixed;
+    for (size_t i = 0; f->ways->mixed && i < f->chars->count; i++) {
+        bool leaves = f->ways->groups[i] < QN_WAY_MOST && f->leaves[f->ways->groups[i]];
+        odd |= (uint64_t)leaves << f->chars->kinds[i];
+    }
+    return odd;
+}
+
+static bool tell_out(family *f)
+{
+    qn_plain_reach *reach = f->reach;
+    bool leaves = false;
+    for (size_t g = QN_WAY_FIRST; g < QN_WAY_MOST; g++) {
+        if (f->leaves[g] && (f->stays[g] || f->several || f->is_top))
+            return false;
+        reach->out[g] = f->leaves[g];
+        leaves |= f->leaves[g];
+    }
+    reach->out[QN_WAY_REFUSED] = true;
+    reach->ways = f->ways->refused || f->ways->partly || leaves ? f->ways : NULL;
+    reach->odd = leaves ? odd_kinds(f) : 0;
+    size_t nodes = 0;
+    for (uint64_t left = reach->odd; left; left &= left - 1)
+        nodes += f->trie->kind_nodes[__builtin_ctzll(left)];
+    return nodes <= f->trie->node_count / ODD_NODES;
+}
+
+static bool find_family(family *f, uint32_t set)
+{
+    qn_plain_reach *reach = f->reach;
+    f->ways = qn_char_ways_find(f->table, f->chars, set);
+    if (!f->ways || f->ways->unknown)
+        return false;
+    *reach = (qn_plain_reach){.members = {set}, .count = 1};
+    for (uint32_t begin = 0; reach->chars < QN_PLAIN_MAX_CHARS; reach->chars++) {
+        uint32_t end = reach->count;
+        size_t ended = 0, groups = 0;
+        bool stays[QN_WAY_MOST], leaves[QN_WAY_MOST];
+        memcpy(stays, f->stays, sizeof stays);
+        memcpy(leaves, f->leaves, sizeof leaves);
+        for (; begin < end; begin++) {
+            const qn_char_ways *ways = qn_char_ways_find(f->table, f->chars, reach->members[begin]);
+            groups += ways ? ways->count - QN_WAY_FIRST : 0;
+            if (!cross(f, reach->members[begin], end, &ended))
+                return false;
+        }
+        if (ended > 0 && ended == groups && !f->returns) { /* these are the last characters */
+            memcpy(f->stays, stays, sizeof stays);
+            memcpy(f->leaves, leaves, sizeof leaves);
+            reach->chars++;
+            break;
+        }
+        if (reach->count == end)
+            reach->chars = QN_PLAIN_MAX_CHARS - 1;
+    }
+    return tell_out(f);
+}
+
+/* The set takes just the characters that are not out. */
+static bool takes_the_rest(const qn_vocabulary_chars *chars, const qn_char_ways *set, const qn_plain_reach *reach)
+{
+    const qn_char_ways *w = reach->ways;
+    size_t differ = 0;
+    for (size_t i = 0; w && i < chars->count; i++) {
+        uint8_t first = set->groups ? set->groups[i] : set->kind_group[chars->kinds[i]];
+        differ += (first == QN_WAY_REFUSED) != reach->out[w->groups ? w->groups[i] : w->kind_group[chars->kinds[i]]];
+    }
+    return w && differ == 0;
+}
+
+/* From the one set where all characters lead on. */
+static bool find_behind(family *f, uint32_t set)
+{
+    uint32_t targets[QN_WAY_MOST];
+    const qn_char_ways *ways = qn_char_ways_find(f->table, f->chars, set);
+    if (!ways || ways->unknown || ways->count != QN_WAY_FIRST + 1)
+        return false;
+    qn_char_ways_follow(f->table, f->chars, ways, set, f->is_top, targets);
+    if (targets[QN_WAY_FIRST] == QN_WAY_SEVERAL || targets[QN_WAY_FIRST] == QN_SET_EMPTY)
+        return false;
+    family behind = {.table = f->table, .trie = f->trie, .chars = f->chars, .reach = f->reach, .is_top = f->is_top};
+    if (!find_family(&behind, targets[QN_WAY_FIRST]) || !takes_the_rest(f->chars, ways, f->reach))
+        return false;
+    f->reach->chars += f->reach->chars < QN_PLAIN_MAX_CHARS;
+    return true;
+}
+
+bool qn_plain_text_reach(qn_set_table *table, const qn_vocabulary_trie *trie, uint32_t set, bool is_top,
+                         qn_plain_reach *reach)
+{
+    family f = {.table = table, .trie = trie, .chars = &trie->chars, .reach = reach, .is_top = is_top};
+    uint64_t leads[4];
+    qn_char_ways_leads(table, set, leads);
+    bool beyond_ascii = leads[3] != 0;
+    int count = __builtin_popcountll(leads[0]) + __builtin_popcountll(leads[1]);
+    if (count == 0 && !beyond_ascii) {
+        *reach = (qn_plain_reach){.members = {set}, .count = 1};
+        return true;
+    }
+    if (count < FEW_LEADS && !beyond_ascii)
+        return false;
     bool was_exhausted = table->exhausted; /* what only this search looks at does not count */
     table->exhausted = false;
-    bool found = find_reach(table, set, is_top, chars);
+    bool found = find_family(&f, set) || find_behind(&f, set);
+    found = found && !table->failed && !table->exhausted;
     table->exhausted = was_exhausted;
     return found;
+}
+
+static void take_out(const qn_vocabulary_chars *chars, const qn_plain_reach *reach, uint64_t *mask)
+{
+    const qn_char_ways *w = reach->ways;
+    for (size_t k = 0; k < QN_KINDS; k++) {
+        if ((w->mixed >> k & 1) || !reach->out[w->kind_group[k]])
+            continue;
+        const uint64_t *tokens = chars->kind_tokens + k * chars->words;
+        for (size_t i = 0; i < chars->words; i++)
+            mask[i] &= ~tokens[i];
+    }
+    for (size_t i = 0; w->mixed && i < chars->count; i++) {
+        if (!reach->out[w->groups[i]] || !(w->mixed >> chars->kinds[i] & 1))
+            continue;
+        for (uint32_t t = chars->first_token[i]; t < chars->first_token[i + 1]; t++)
+            mask[chars->tokens[t] / 64] &= ~(UINT64_C(1) << (chars->tokens[t] % 64));
+    }
+}
+
+void qn_plain_text_allow(const qn_vocabulary_trie *trie, const qn_plain_reach *reach, uint64_t *mask, uint64_t *room)
+{
+    size_t words = trie->chars.words;
+    const uint64_t *plain = qn_plain_tokens(trie, reach->chars);
+    if (reach->ways) {
+        memcpy(room, plain, words * sizeof *room);
+        take_out(&trie->chars, reach, room);
+        plain = room;
+    }
+    for (size_t w = 0; w < words; w++)
+        mask[w] |= plain[w];
 }

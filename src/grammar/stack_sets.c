@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/size.h"
+#include "grammar/char_ways.h"
 #include "grammar/token_mask_internal.h"
 
 enum { FIRST_SLOTS = 1024, MOST_SETS = 1 << 16, MOST_STACKS = 1 << 22, MOST_FRAMES = 1 << 20 };
@@ -36,6 +37,7 @@ static void drop_sets(qn_set_table *table)
     for (size_t i = 0; i < table->set_count; i++) {
         qn_free(table->sets[i].next);
         qn_free(table->sets[i].mask);
+        qn_char_ways_free(table->sets[i].ways);
         qn_top_entry_free(table->sets[i].tops[0]);
         qn_top_entry_free(table->sets[i].tops[1]);
     }

@@ -21,6 +21,9 @@ enum {
 /* What the tokens do from one stack whose ground is not known. */
 typedef struct qn_top_entry qn_top_entry;
 
+/* Where characters lead. */
+typedef struct qn_char_ways qn_char_ways;
+
 typedef struct qn_set_entry {
     size_t first; /* of its stacks */
     uint32_t count;
@@ -32,6 +35,7 @@ typedef struct qn_set_entry {
     uint32_t *next;        /* by class of bytes: number + 1, 0: not known yet; NULL: none known */
     uint64_t *mask;        /* tokens that may follow; NULL: not known */
     qn_top_entry *tops[2]; /* by qn_trie_part */
+    qn_char_ways *ways;    /* char_ways.h; NULL: not known */
     uint64_t run_kinds;    /* plain_run.h: the kinds of characters that all lead to run_to */
     uint64_t run_refused;  /* and those that lead nowhere */
     uint32_t run_to;       /* UINT32_MAX: nowhere */

@@ -33,7 +33,8 @@ qn_status qn_mask_cache_new(const qn_grammar *grammar, const qn_vocabulary_trie 
     c->words = qn_ceil_div(trie->token_count, 64);
     c->path = qn_alloc(trie->max_depth + 1, sizeof *c->path);
     c->scratch = qn_alloc(c->words, sizeof *c->scratch);
-    if (!c->path || !c->scratch || !qn_set_table_init(&c->table, grammar)) {
+    c->room = qn_alloc(c->words, sizeof *c->room);
+    if (!c->path || !c->scratch || !c->room || !qn_set_table_init(&c->table, grammar)) {
         qn_fail_memory(err, "token masks", c->words * sizeof *c->scratch);
         qn_mask_cache_free(c);
         return err->status;
@@ -52,6 +53,7 @@ void qn_mask_cache_free(qn_mask_cache *c)
     qn_free(c->numbers);
     qn_free(c->place.stacks);
     qn_free(c->scratch);
+    qn_free(c->room);
     qn_free(c);
 }
 

@@ -21,7 +21,7 @@ struct qn_mask_cache {
     uint32_t *numbers; /* a matcher's frames in the table */
     size_t number_capacity;
     qn_stack_set place;
-    uint64_t *scratch; /* a mask */
+    uint64_t *scratch, *room; /* masks */
 };
 
 /* The block with room for `wanted` elements of `size` bytes. */
@@ -32,7 +32,7 @@ uint32_t mask_part_begin(const qn_mask_cache *c, qn_trie_part part);
 uint32_t mask_part_end(const qn_mask_cache *c, qn_trie_part part);
 /* Allows the tokens that end from the one node on and before the other. */
 void mask_allow_tokens(const qn_vocabulary_trie *trie, size_t node, size_t end, uint64_t *mask);
-/* Allows the plain tokens that may follow the set; false: that needs a walk. */
+/* Allows the plain tokens that may follow the set; false: that needs a walk over them all. */
 bool mask_allow_plain(qn_mask_cache *c, uint32_t set, bool is_top, uint64_t *mask);
 /* Allows the tokens of a node where the set stands, and those below it if that needs no walk. Where to go on. */
 uint32_t mask_allow_node(qn_mask_cache *c, uint32_t node, uint32_t set, bool is_top, uint64_t *mask);

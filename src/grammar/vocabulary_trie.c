@@ -9,15 +9,8 @@
 #include "base/size.h"
 #include "grammar/char_kinds.h"
 
-typedef struct spelling {
-    size_t start, count;
-    int32_t token;
-    uint32_t chars;    /* of a plain token; of others 0 */
-    const char *bytes; /* once all are there */
-} spelling;
-
 typedef struct spellings {
-    spelling *list;
+    qn_spelling *list;
     size_t count;
     char *bytes;
     size_t byte_count, byte_capacity;
@@ -63,7 +56,7 @@ static uint32_t count_plain(const char *bytes, size_t count)
 
 static int by_bytes(const void *a, const void *b)
 {
-    const spelling *x = a, *y = b;
+    const qn_spelling *x = a, *y = b;
     if ((x->chars > 0) != (y->chars > 0))
         return x->chars > 0 ? 1 : -1;
     int order = memcmp(x->bytes, y->bytes, qn_min_size(x->count, y->count));
@@ -83,7 +76,7 @@ static bool add_spelling(spellings *s, const char *bytes, size_t count, int32_t 
         s->byte_capacity = capacity;
     }
     memcpy(s->bytes + s->byte_count, bytes, count);
-    s->list[s->count++] = (spelling){
+    s->list[s->count++] = (qn_spelling){
         .start = s->byte_count, .count = count, .token = token, .chars = count_plain(bytes, count)};
     s->byte_count += count;
     return true;
@@ -114,7 +107,7 @@ static qn_status collect(size_t token_count, const char *(*bytes)(void *context,
     return QN_OK;
 }
 
-static size_t shared_bytes(const spelling *a, const spelling *b)
+static size_t shared_bytes(const qn_spelling *a, const qn_spelling *b)
 {
     size_t most = qn_min_size(a->count, b->count), shared = 0;
     if ((a->chars > 0) != (b->chars > 0))
@@ -138,7 +131,7 @@ static bool begins_char(uint8_t byte)
 }
 
 /* Tells the nodes of token i, which are open, what it has below them. */
-static void tell_nodes(qn_vocabulary_trie *trie, const spelling *token, size_t i, const uint32_t *open)
+static void tell_nodes(qn_vocabulary_trie *trie, const qn_spelling *token, size_t i, const uint32_t *open)
 {
     const uint8_t *bytes = (const uint8_t *)token->bytes;
     const uint64_t cut = UINT64_C(1) << QN_KIND_CUT;
@@ -154,8 +147,11 @@ static void tell_nodes(qn_vocabulary_trie *trie, const spelling *token, size_t i
         node->height = (uint8_t)qn_max_size(node->height, qn_min_size(token->count - d, QN_TRIE_TALL));
         if (d <= QN_TRIE_TAILS)
             trie->tails[d][i] = between ? below : cut;
-        if (begins_char(bytes[d - 1]))
+        if (begins_char(bytes[d - 1])) {
             below |= UINT64_C(1) << qn_char_kind(bytes + d - 1, token->count - d + 1);
+            for (size_t within = d; within < token->count && !begins_char(bytes[within]); within++)
+                trie->kinds[open[within]] |= below;
+        }
     }
 }
 
@@ -165,7 +161,7 @@ static void lay_out(qn_vocabulary_trie *trie, const spellings *s, uint32_t *open
     open[0] = 0;
     trie->nodes[0] = (qn_trie_node){0};
     for (size_t i = 0; i < s->count; i++) {
-        const spelling *token = &s->list[i];
+        const qn_spelling *token = &s->list[i];
         size_t shared = i > 0 ? shared_bytes(token - 1, token) : 0;
         while (depth > shared)
             trie->nodes[open[depth--]].skip = (uint32_t)nodes;
@@ -186,6 +182,13 @@ static void lay_out(qn_vocabulary_trie *trie, const spellings *s, uint32_t *open
     trie->node_count = nodes;
     if (trie->first_plain == 0)
         trie->first_plain = nodes;
+}
+
+static void count_kinds(qn_vocabulary_trie *trie)
+{
+    for (size_t i = trie->first_plain; i < trie->node_count; i++)
+        for (uint64_t kinds = trie->kinds[i]; kinds; kinds &= kinds - 1)
+            trie->kind_nodes[__builtin_ctzll(kinds)]++;
 }
 
 static void mark_plain(qn_vocabulary_trie *trie, const spellings *s)
@@ -223,9 +226,12 @@ qn_status qn_vocabulary_trie_new(size_t token_count, const char *(*bytes)(void *
         trie->plain = qn_alloc_zero((QN_PLAIN_MAX_CHARS + 1) * qn_ceil_div(token_count, 64), sizeof *trie->plain);
         if (trie->nodes && trie->tokens && whole && trie->plain) {
             lay_out(trie, &s, open);
+            count_kinds(trie);
             mark_plain(trie, &s);
         } else
             status = qn_fail_memory(err, "vocabulary", nodes * sizeof *trie->nodes);
+        if (!status)
+            status = qn_vocabulary_chars_make(s.list, s.count, qn_ceil_div(token_count, 64), &trie->chars, err);
     }
     qn_free(open);
     qn_free(s.list);
@@ -246,6 +252,7 @@ void qn_vocabulary_trie_free(qn_vocabulary_trie *trie)
     for (size_t d = 1; d <= QN_TRIE_TAILS; d++)
         qn_free(trie->tails[d]);
     qn_free(trie->plain);
+    qn_vocabulary_chars_free(&trie->chars);
     qn_free(trie->tokens);
     qn_free(trie);
 }

@@ -4,6 +4,7 @@
 #define QN_GRAMMAR_VOCABULARY_TRIE_H
 
 #include "grammar/token_mask.h"
+#include "grammar/vocabulary_chars.h"
 
 enum {
     QN_TRIE_MAX_TOKEN_BYTES = 4096,
@@ -26,10 +27,13 @@ typedef struct qn_trie_node {
 struct qn_vocabulary_trie {
     qn_trie_node *nodes; /* node 0: the root, without a byte; one more behind the last */
     size_t first_plain;  /* nodes from here on are of plain tokens alone, those before of the others */
-    uint64_t *kinds;     /* of each node: a bit for each kind of characters (char_kinds.h) below it; QN_KIND_CUT for
-                          * all that is not plain or not whole */
+    uint64_t *kinds;     /* of each node: a bit for each kind of characters (char_kinds.h) below it, and for that in
+                          * which it lies itself when it is not the end of it; QN_KIND_CUT then, and for all that is
+                          * not plain or not whole */
     uint64_t *tails[QN_TRIE_TAILS + 1]; /* [d][i]: the same of the bytes from d on of tokens[i]; of 0 there is none */
     uint64_t *plain; /* for each n up to QN_PLAIN_MAX_CHARS a mask: the plain tokens of at most n characters */
+    uint32_t kind_nodes[QN_KINDS]; /* plain nodes with a character of each kind below */
+    qn_vocabulary_chars chars;
     size_t node_count;
     int32_t *tokens;
     size_t token_count; /* of the vocabulary, with those that have no bytes */

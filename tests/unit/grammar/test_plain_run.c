@@ -101,7 +101,7 @@ static void what_ends_or_leads_elsewhere_is_looked_at(void **state)
 static void blocks_of_letters_go_on(void **state)
 {
     (void)state;
-    const words whole = {(const char *const[]){"x", "x\xE4\xBD\xA0", "x\xD0\xB0\xED\x95\x9C"}, 3};
+    const words whole = {(const char *const[]){"x", "x\xE4\xBD\xA0", "x\xD0\xB0\xED\x95\x9C", "x\xE5\xA5\xBD"}, 4};
     const words cut = {(const char *const[]){"x", "x\xE4\xBD\xA0", "x\xE4\xBD"}, 3};
     uint64_t kinds,
         letters = UINT64_C(1) << QN_KIND_IDEOGRAPH | UINT64_C(1) << QN_KIND_CYRILLIC | UINT64_C(1) << QN_KIND_HANGUL;
@@ -109,7 +109,8 @@ static void blocks_of_letters_go_on(void **state)
     assert_int_equal(kinds, letters);
     assert_true(run_of("x[\\u{4E00}-\\u{9FFF}]*", &whole, &kinds));
     assert_int_equal(kinds, UINT64_C(1) << QN_KIND_IDEOGRAPH);
-    assert_false(run_of("x[\\u{4E00}-\\u{9FA5}]*", &whole, &kinds)); /* not the whole block */
+    assert_true(run_of("x[\\u{4E00}-\\u{9FA5}]*", &whole, &kinds)); /* all that the vocabulary has */
+    assert_false(run_of("x[\\u{4E00}-\\u{4FFF}]*", &whole, &kinds));
     assert_false(run_of("[^\\n]*", &cut, &kinds));
 }
 

@@ -13,7 +13,7 @@
 #include "grammar/token_mask.h"
 #include "unit/random_grammar.h"
 
-enum { TOKENS = 300, WORDS = (TOKENS + 63) / 64, LONGEST = 12, LETTER = 5, THREADS = 3, TEXT_GRAMMARS = 13 };
+enum { TOKENS = 300, WORDS = (TOKENS + 63) / 64, LONGEST = 12, LETTER = 5, THREADS = 3, TEXT_GRAMMARS = 18 };
 
 static qn_error err;
 
@@ -192,8 +192,9 @@ static void masks_of_objects_are_exact(void **state)
 /* Pieces of text, cut anywhere: whole and partial characters, and what ends plain text. */
 static void make_text_vocabulary(vocabulary *v, uint64_t seed)
 {
-    static const char *const pieces[] = {"a", "b",  "a",  " ", "\xC3\xA9", "\xE4\xBD\xA0", "\xF0\x9F\x98\x80",
-                                         "b", "\"", "\\", "<", "\n"};
+    static const char *const pieces[] = {
+        "a",  "b", "a",  " ", "\xC3\xA9", "\xE4\xBD\xA0", "\xF0\x9F\x98\x80", "b", "\"",
+        "\\", "<", "\n", "-", "-",        "\xD0\xB0"};
     memset(v, 0, sizeof *v);
     for (size_t t = 0; t < TOKENS; t++) {
         char text[64];
@@ -214,6 +215,10 @@ static qn_grammar *text_grammar(size_t kind)
     qn_char_range out[] = {{'"', '"'}, {'\\', '\\'}, {'\n', '\n'}, {0xE9, 0xE9}}, ab = {'a', 'b'};
     qn_char_range ascii[] = {{' ', '!'}, {'#', '['}, {']', '~'}}, letters[] = {{'a', 'z'}, {0x4E00, 0x9FFF}};
     qn_char_range not_a[] = {{'"', '"'}, {'\\', '\\'}, {'\n', '\n'}, {'a', 'a'}};
+    qn_char_range in_words[] = {{' ', ' '},     {'a', 'z'},       {0xE9, 0xE9},
+                                {0x430, 0x44F}, {0x4F60, 0x4F60}, {0x1F600, 0x1F600}};
+    qn_expr word = qn_expr_chars(b, in_words, 6), words = qn_expr_repeat(b, word, 1, QN_UNBOUNDED);
+    qn_expr dash = qn_expr_text(b, "-");
     qn_expr no_a = qn_expr_chars_except(b, not_a, 4);
     qn_expr q = qn_expr_text(b, "\""), plain = qn_expr_chars_except(b, out, 3);
     qn_expr escape = qn_expr_concat2(b, qn_expr_text(b, "\\"), plain);
@@ -231,7 +236,12 @@ static qn_grammar *text_grammar(size_t kind)
                         qn_expr_concat2(b, qn_expr_text(b, "a"), qn_expr_repeat(b, no_a, 0, QN_UNBOUNDED)),
                         qn_expr_repeat(b, qn_expr_concat2(b, no_a, qn_expr_chars(b, &ab, 1)), 0, 4),
                         qn_expr_concat(b, (qn_expr[]){qn_expr_repeat(b, no_a, 0, 3), qn_expr_text(b, "a"), any}, 3),
-                        qn_expr_repeat(b, qn_expr_chars(b, letters, 2), 1, QN_UNBOUNDED)};
+                        qn_expr_repeat(b, qn_expr_chars(b, letters, 2), 1, QN_UNBOUNDED),
+                        qn_expr_concat(b, (qn_expr[]){words, dash, words}, 3),
+                        qn_expr_concat(b, (qn_expr[]){words, dash, qn_expr_repeat(b, no_a, 0, 2)}, 3),
+                        qn_expr_repeat(b, qn_expr_concat2(b, qn_expr_repeat(b, word, 1, 4), dash), 1, 3),
+                        qn_expr_concat2(b, qn_expr_repeat(b, word, 2, 6), qn_expr_optional(b, dash)),
+                        qn_expr_choice(b, (qn_expr[]){words, qn_expr_repeat(b, no_a, 0, 5)}, 2)};
     assert_int_equal(sizeof bodies / sizeof *bodies, TEXT_GRAMMARS);
     qn_expr string = qn_expr_concat(b, (qn_expr[]){q, bodies[kind], q}, 3);
     qn_expr more = qn_expr_repeat(b, qn_expr_concat2(b, qn_expr_text(b, "\n"), string), 0, 3);
