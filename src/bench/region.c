@@ -4,13 +4,11 @@
 
 #include <immintrin.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/size.h"
 
-enum { HUGE_PAGE = 2 << 20, PIECE_BYTES = 1 << 20, PREFETCH_BYTES = 4096, STEP_BYTES = 128 };
+enum { PIECE_BYTES = 1 << 20, PREFETCH_BYTES = 4096, STEP_BYTES = 128 };
 
 static void fill_piece(void *context, size_t item, size_t worker)
 {
@@ -31,25 +29,19 @@ static void fill_piece(void *context, size_t item, size_t worker)
 qn_status qn_region_new(size_t bytes, bool huge, qn_pool *pool, qn_region *out, qn_error *err)
 {
     *out = (qn_region){0};
-    bytes = bytes / HUGE_PAGE * HUGE_PAGE;
-    size_t mapped = bytes + HUGE_PAGE;
-    void *mapping = qn_fault_hit(QN_FAULT_ALLOC)
-                        ? MAP_FAILED
-                        : mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED)
-        return qn_fail_memory(err, "memory to measure in", mapped);
-    uintptr_t at = ((uintptr_t)mapping + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    *out = (qn_region){.data = (uint8_t *)at, .bytes = bytes, .mapping = mapping, .mapping_bytes = mapped};
-    /* a system without huge pages refuses; the figures then show no difference */
-    (void)madvise(out->data, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    bytes = bytes / QN_HUGE_PAGE_BYTES * QN_HUGE_PAGE_BYTES;
+    qn_huge_memory memory;
+    qn_status status = qn_huge_memory_new(bytes, huge, "memory to measure in", &memory, err);
+    if (status != QN_OK)
+        return status;
+    *out = (qn_region){.data = memory.data, .bytes = bytes, .memory = memory};
     qn_pool_run(pool, qn_ceil_div(bytes, PIECE_BYTES), fill_piece, out);
     return QN_OK;
 }
 
 void qn_region_free(qn_region *region)
 {
-    if (region->mapping)
-        munmap(region->mapping, region->mapping_bytes);
+    qn_huge_memory_free(&region->memory);
     *region = (qn_region){0};
 }
 

@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/huge_memory.h"
 #include "base/pool.h"
 
 typedef struct qn_region {
     uint8_t *data; /* aligned to 2 MiB */
     size_t bytes;
-    void *mapping;
-    size_t mapping_bytes;
+    qn_huge_memory memory; /* that they lie in */
 } qn_region;
 
 /* Mapped and written by the pool's threads. huge: 2 MiB pages are asked for, else refused. */
