@@ -154,12 +154,17 @@ static qn_status read_range(qn_direct_reader *reader, uint64_t offset, uint8_t *
     return QN_OK;
 }
 
+void qn_direct_reader_drop(const qn_direct_reader *reader, uint64_t offset, uint64_t bytes)
+{
+    (void)posix_fadvise(reader->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+}
+
 qn_status qn_direct_read(qn_direct_reader *reader, uint64_t offset, size_t bytes, void *buffer, const uint8_t **data,
                          qn_error *err)
 {
     if (reader->buffered) {
         qn_status status = read_range(reader, offset, buffer, bytes, bytes, err);
-        posix_fadvise(reader->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+        qn_direct_reader_drop(reader, offset, bytes);
         *data = buffer;
         return status;
     }

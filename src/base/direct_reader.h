@@ -40,4 +40,7 @@ void qn_direct_buffer_free(void *buffer, size_t buffer_bytes); /* NULL is fine *
 qn_status qn_direct_read(qn_direct_reader *reader, uint64_t offset, size_t bytes, void *buffer, const uint8_t **data,
                          qn_error *err);
 
+/* The page cache need not keep this range of the file, as far as it has it: for files that are also mapped. */
+void qn_direct_reader_drop(const qn_direct_reader *reader, uint64_t offset, uint64_t bytes);
+
 #endif

@@ -17,6 +17,13 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .help = "threads that compute (default: as many as CPUs)",
          .min = 1,
          .max = QN_POOL_MAX_THREADS},
+        {.name = "load",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->load,
+         .value_name = "WHERE",
+         .help =
+             "where the weights are: \"resident\" in memory, in 2 MiB pages; \"mapped\" from their files; \"auto\" is "
+             "resident if memory suffices (default: auto)"},
         {.name = "max-model-len",
          .kind = QN_OPTION_SIZE,
          .value = &flags->max_model_len,
@@ -131,6 +138,20 @@ static qn_status read_speculative_config(const json_t *config, int *num_speculat
     return QN_OK;
 }
 
+qn_status qn_load_read(const char *text, qn_load *out, qn_error *err)
+{
+    static const char *const words[] = {"auto", "resident", "mapped"}; /* in the enum's order */
+    *out = QN_LOAD_AUTO;
+    for (size_t i = 0; text != NULL && i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = (qn_load)i;
+            return QN_OK;
+        }
+    }
+    return text == NULL ? QN_OK
+                        : qn_fail_field(err, QN_USAGE, "load", "--load: %s: give auto, resident or mapped", text);
+}
+
 qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_table *table, qn_engine_options *out,
                                   qn_error *err)
 {
@@ -145,8 +166,9 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
                                .expert_cache_bytes = flags->expert_cache,
                                .trust_content_tokens = flags->trust_content_tokens,
                                .override_generation_config = flags->override_generation_config};
-    return flags->speculative_config == NULL
-               ? QN_OK
+    qn_status status = qn_load_read(flags->load, &out->load, err);
+    return flags->speculative_config == NULL || status != QN_OK
+               ? status
                : read_speculative_config(flags->speculative_config, &out->num_speculative_tokens, err);
 }
 

@@ -12,7 +12,7 @@ typedef struct qn_engine_flags {
     size_t threads, max_model_len, max_num_batched_tokens, block_size, dsa_dense_below, expert_cache;
     double mla_norm_eps;
     json_t *speculative_config, *override_generation_config, *default_chat_template_kwargs;
-    const char *chat_template;
+    const char *chat_template, *load;
     bool trust_content_tokens;
 } qn_engine_flags;
 
@@ -23,6 +23,9 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
  * into flags. QN_USAGE for a --speculative-config that asks for what there is not. */
 qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_table *table, qn_engine_options *out,
                                   qn_error *err);
+
+/* What --load says; NULL: nothing. QN_USAGE for another word. */
+qn_status qn_load_read(const char *text, qn_load *out, qn_error *err);
 
 /* A log line for each of --default-chat-template-kwargs that the engine's template never reads. */
 void qn_engine_flags_tell_unread(const qn_engine_flags *flags, const qn_engine *engine);

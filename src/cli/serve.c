@@ -278,6 +278,7 @@ static qn_status check_options(serve_options *o, const qn_option_table *table, q
     if (status == QN_OK) {
         status = qn_engine_flags_options(&o->engine, table, engine_options, err);
     }
+    engine_options->load_in_background = true; /* the first requests need not wait for it */
     if (status == QN_OK) {
         status = qn_serving_flags_apply(&o->serving, table, engine_options, err);
     }

@@ -27,7 +27,7 @@ static const char no_gpu[] = "there is no GPU memory to share out";
 static const char no_graph[] = "nothing is compiled or captured";
 static const char own_kernels[] = "each instruction set has one kernel for it";
 static const char no_code[] = "a checkpoint's code is never run";
-static const char from_disk[] = "weights are mapped from the model's folder as they are";
+static const char from_disk[] = "weights are taken from the model's folder as they are; see --load";
 static const char own_grammars[] = "grammars are quern's own";
 static const char no_python[] = "there is no Python server";
 

@@ -72,6 +72,19 @@ static qn_status open_prefixes(qn_engine *engine, const qn_engine_options *optio
     return status == QN_OK && options->kv_store_dir != NULL ? open_store(engine, options, err) : status;
 }
 
+/* The weights come last: what else is needed is there by then. */
+static qn_status load_weights(qn_engine *engine, const qn_engine_options *options, qn_error *err)
+{
+    const qn_residence_options load = {.in_background = options->load_in_background,
+                                       .wake = wake_engine,
+                                       .wake_context = engine};
+    qn_status status = qn_model_load(engine->model, &load, err);
+    if (status == QN_OK && !options->load_in_background) {
+        qn_model_await_load(engine->model);
+    }
+    return status;
+}
+
 /* Chooses the sizes, logs what the run will hold, and allocates it. */
 static qn_status open_memory(qn_engine *engine, const qn_engine_options *options, qn_error *err)
 {
@@ -91,7 +104,10 @@ static qn_status open_memory(qn_engine *engine, const qn_engine_options *options
     if (status == QN_OK) {
         status = make_slots(engine, err);
     }
-    return status == QN_OK ? open_prefixes(engine, options, err) : status;
+    if (status == QN_OK) {
+        status = open_prefixes(engine, options, err);
+    }
+    return status == QN_OK && sizes.resident ? load_weights(engine, options, err) : status;
 }
 
 static qn_status open_text(qn_engine *engine, const qn_engine_options *options, qn_error *err)
@@ -338,6 +354,11 @@ qn_engine_load qn_engine_get_load(qn_engine *engine)
     const qn_engine_load load = {.running = engine->running_count, .waiting = engine->waiting_count};
     pthread_mutex_unlock(&engine->mutex);
     return load;
+}
+
+qn_residence_state qn_engine_load_state(const qn_engine *engine)
+{
+    return qn_model_load_state(engine->model);
 }
 
 qn_metrics *qn_engine_metrics(const qn_engine *engine)

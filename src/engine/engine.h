@@ -28,10 +28,16 @@ typedef struct qn_engine qn_engine;
 
 enum { QN_ENGINE_MAX_ROWS = 65536 };
 
+/* Where the weights are: in memory of their own where that suffices for them and all else (AUTO), or in any case; or in
+ * the mapped files, from which the system reads them as they are used, and may drop them. */
+typedef enum qn_load { QN_LOAD_AUTO, QN_LOAD_RESIDENT, QN_LOAD_MAPPED } qn_load;
+
 typedef struct qn_engine_options {
     const char *model_dir;
-    const char *chat_template;     /* file; NULL: the checkpoint's own */
-    size_t threads;                /* 0: all CPUs */
+    const char *chat_template; /* file; NULL: the checkpoint's own */
+    size_t threads;            /* 0: all CPUs */
+    qn_load load;
+    bool load_in_background;       /* open does not wait for resident weights: requests use the mapping meanwhile */
     size_t max_model_len;          /* 0: max_position_embeddings, or what memory holds, told in a line */
     size_t needed_tokens;          /* with max_model_len 0: no request will hold more than this; 0: not known */
     size_t max_num_batched_tokens; /* rows of one step (prompt chunk); 0: default 512 */
@@ -80,6 +86,7 @@ typedef struct qn_engine_load {
 } qn_engine_load;
 qn_engine_load qn_engine_get_load(qn_engine *engine);
 qn_metrics *qn_engine_metrics(const qn_engine *engine);
+qn_residence_state qn_engine_load_state(const qn_engine *engine); /* of the weights; any thread */
 /* When the step that is running began (base/clock.h); 0: none is. Any thread. */
 uint64_t qn_engine_step_started_us(const qn_engine *engine);
 

@@ -159,6 +159,7 @@ static void *loop_main(void *context)
         pthread_mutex_unlock(&engine->mutex);
         uint64_t now_us = qn_now_us();
         qn_collect_stored(engine);
+        qn_model_settle(engine->model);
         sweep(engine, now_us, stopping);
         if (stopping) {
             ended = true;

@@ -32,6 +32,13 @@ void qn_memory_plan_log(const qn_memory_plan *plan)
     }
 }
 
+bool qn_memory_plan_fits(const qn_memory_plan *plan)
+{
+    size_t usable = (size_t)((double)plan->available_bytes * FITTING_SHARE);
+    return plan->weight_bytes <= usable && plan->kv_bytes <= usable - plan->weight_bytes &&
+           plan->step_bytes <= usable - plan->weight_bytes - plan->kv_bytes;
+}
+
 size_t qn_memory_fit(size_t wanted, size_t granule, size_t weight_bytes, size_t available_bytes, qn_memory_cost cost,
                      void *context)
 {

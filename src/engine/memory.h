@@ -1,8 +1,8 @@
 /* What a run will hold, told before it is allocated; and how many tokens of context fit.
  *
- * A run holds the weights (mapped from the checkpoint, plus what was converted), the KV cache of one sequence of
- * max_model_len tokens or more, and the buffers of a step. All of it is allocated at start, so the sum is the peak
- * (docs/engine.md tells what the 100 MB beyond it are for). */
+ * A run holds the weights (in memory or mapped from the checkpoint, plus what was converted), the KV cache of one
+ * sequence of max_model_len tokens or more, and the buffers of a step. All of it is allocated at start, so the sum is
+ * the peak (docs/engine.md tells what the 100 MB beyond it are for). */
 #ifndef QN_ENGINE_MEMORY_H
 #define QN_ENGINE_MEMORY_H
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 typedef struct qn_memory_plan {
-    size_t weight_bytes; /* mapped and converted, or in the expert cache */
+    size_t weight_bytes; /* wherever they lie; of routed experts the cache's alone where there is one */
     size_t cache_bytes;  /* of them, the expert cache's; 0: there is none */
     size_t cached_experts, experts;
     size_t kv_bytes, kv_tokens, kv_block_tokens;
@@ -23,6 +23,9 @@ typedef struct qn_memory_plan {
 
 /* Logs the plan, a line a part and one for the sum; warns where it exceeds what is available. */
 void qn_memory_plan_log(const qn_memory_plan *plan);
+
+/* Does all of it fit what is available, with the weights in memory of their own? Not told where that is not known. */
+bool qn_memory_plan_fits(const qn_memory_plan *plan);
 
 /* What a context of `tokens` costs beyond the weights: non-decreasing in tokens. False: too large to count. */
 typedef bool (*qn_memory_cost)(void *context, size_t tokens, size_t *bytes);

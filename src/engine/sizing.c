@@ -1,5 +1,6 @@
 #include "engine/sizing.h"
 
+#include "base/amounts.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -151,7 +152,35 @@ static qn_status choose_blocks(sizing *s, size_t *blocks, qn_error *err)
     return QN_OK;
 }
 
-static qn_status log_plan(const sizing *s, size_t blocks, qn_error *err)
+/* Chooses where the weights are, and tells it. */
+static qn_status choose_load(const sizing *s, const qn_memory_plan *plan, bool *resident, qn_error *err)
+{
+    qn_load load = s->options->load;
+    char sum[QN_MEMORY_TEXT_BYTES], available[QN_MEMORY_TEXT_BYTES];
+    bool known = plan->available_bytes > 0, fits = known && qn_memory_plan_fits(plan);
+    qn_memory_text(plan->weight_bytes + plan->kv_bytes + plan->step_bytes, sum);
+    qn_memory_text(plan->available_bytes, available);
+    if (load == QN_LOAD_RESIDENT && known && !fits) {
+        return qn_fail_field(err, QN_RESOURCE, "load",
+                             "--load: resident weights and the rest take %s, more than nine tenths of the %s that are "
+                             "available: leave the option out, or give a smaller --max-model-len",
+                             sum, available);
+    }
+    *resident = load == QN_LOAD_RESIDENT || (load == QN_LOAD_AUTO && fits);
+    if (load != QN_LOAD_AUTO) {
+        qn_log("load: weights %s, as --load says", *resident ? "resident" : "mapped");
+    } else if (fits) {
+        qn_log("load: weights resident: memory suffices");
+    } else if (known) {
+        qn_log("load: weights mapped: all of it takes %s, more than nine tenths of the %s that are available", sum,
+               available);
+    } else {
+        qn_log("load: weights mapped: how much memory there is is not known");
+    }
+    return QN_OK;
+}
+
+static qn_status plan_memory(const sizing *s, size_t blocks, bool *resident, qn_error *err)
 {
     const qn_engine *engine = s->engine;
     qn_memory_plan plan = {.weight_bytes = qn_model_weight_bytes(engine->model),
@@ -172,7 +201,7 @@ static qn_status log_plan(const sizing *s, size_t blocks, qn_error *err)
                              "--max-model-len: a KV cache of %zu tokens can't be addressed: give fewer", s->chosen);
     }
     qn_memory_plan_log(&plan);
-    return QN_OK;
+    return choose_load(s, &plan, resident, err);
 }
 
 qn_status qn_engine_choose_sizes(const qn_engine *engine, const qn_engine_options *options, qn_engine_sizes *out,
@@ -192,5 +221,5 @@ qn_status qn_engine_choose_sizes(const qn_engine *engine, const qn_engine_option
         status = choose_blocks(&s, &blocks, err);
     }
     *out = (qn_engine_sizes){.layout = s.layout, .max_model_len = s.chosen, .blocks = blocks};
-    return status == QN_OK ? log_plan(&s, blocks, err) : status;
+    return status == QN_OK ? plan_memory(&s, blocks, &out->resident, err) : status;
 }

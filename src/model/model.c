@@ -51,6 +51,7 @@ qn_status qn_model_open(qn_checkpoint *checkpoint, const qn_model_options *optio
     qn_model *model = qn_alloc_zero(1, sizeof *model);
     if (!model)
         return qn_fail_memory(err, "model", sizeof *model);
+    model->checkpoint = checkpoint;
     model->config = qn_checkpoint_config(checkpoint);
     model->kernels = options->kernels;
     model->pool = options->pool;
@@ -71,8 +72,37 @@ void qn_model_close(qn_model *model)
     qn_workspace_free(&model->workspace);
     qn_expert_cache_free(model->expert_cache);
     qn_expert_forecast_free(model->expert_forecast);
+    qn_residence_free(model->residence);
     qn_weights_free(&model->weights);
     qn_free(model);
+}
+
+qn_status qn_model_load(qn_model *model, const qn_residence_options *options, qn_error *err)
+{
+    if (model->residence)
+        return qn_fail(err, QN_INTERNAL, "model: its weights are being loaded already");
+    qn_residence_options own = *options;
+    own.without_experts = model->expert_cache != NULL;
+    return qn_residence_start(model->checkpoint, &model->weights, &own, &model->residence, err);
+}
+
+void qn_model_settle(qn_model *model)
+{
+    if (model->residence)
+        qn_residence_publish(model->residence);
+}
+
+void qn_model_await_load(qn_model *model)
+{
+    if (!model->residence)
+        return;
+    qn_residence_wait(model->residence);
+    qn_residence_publish(model->residence);
+}
+
+qn_residence_state qn_model_load_state(const qn_model *model)
+{
+    return model->residence ? qn_residence_get_state(model->residence) : (qn_residence_state){.ended = true};
 }
 
 const qn_config *qn_model_config(const qn_model *model)

@@ -19,6 +19,7 @@
 #include "kv/sequence.h"
 #include "model/expert_cache.h"
 #include "model/parts.h"
+#include "model/residence.h"
 
 typedef struct qn_model qn_model;
 
@@ -40,6 +41,16 @@ void qn_model_close(qn_model *model); /* NULL is fine */
 size_t qn_model_measure(const qn_model *model, size_t max_context_tokens);
 /* Allocates the buffers of a model opened with max_context_tokens 0; once, before the first call. */
 qn_status qn_model_reserve(qn_model *model, size_t max_context_tokens, qn_error *err);
+
+/* Begins to read the weights into memory of their own (model/residence.h), once, when no call runs; of a model with an
+ * expert cache the others. */
+qn_status qn_model_load(qn_model *model, const qn_residence_options *options, qn_error *err);
+/* Takes over what has been read by now, on the thread that calls the model; cheap, and nothing without a load. */
+void qn_model_settle(qn_model *model);
+/* Waits until the load has ended, and takes over all that was read. */
+void qn_model_await_load(qn_model *model);
+/* Of a model without a load: nothing to read, ended. Any thread, once qn_model_load has returned. */
+qn_residence_state qn_model_load_state(const qn_model *model);
 
 const qn_config *qn_model_config(const qn_model *model);
 bool qn_model_has_mtp(const qn_model *model);

@@ -11,6 +11,7 @@
 #include "model/workspace.h"
 
 struct qn_model {
+    const qn_checkpoint *checkpoint;
     const qn_config *config; /* the checkpoint's */
     const qn_kernels *kernels;
     qn_pool *pool;
@@ -19,6 +20,7 @@ struct qn_model {
     qn_weights weights;
     qn_expert_cache *expert_cache; /* NULL: all experts are in memory, and there is no forecast */
     qn_expert_forecast *expert_forecast;
+    qn_residence *residence;  /* NULL: the weights are used where they are mapped */
     qn_workspace_sizes sizes; /* max_context_tokens 0: the workspace is not there yet */
     qn_workspace workspace;
     qn_part_clock *clock; /* of qn_model_time_parts */

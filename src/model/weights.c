@@ -233,6 +233,39 @@ qn_dtype_set qn_attention_query_dtypes(const qn_attention_weights *w)
     return w->has_indexer ? dtypes | qn_dtype_set_of(&w->indexer.wq_b) : dtypes;
 }
 
+static void visit_mlps(qn_mlp_weights *mlps, qn_matrix_kind kind, qn_matrix_visit visit, void *context)
+{
+    for (size_t i = 0; i < 3 * mlps->count; i++)
+        visit(context, &mlps->gate[i], kind); /* up and down stand behind */
+}
+
+static void visit_layer(qn_layer_weights *w, qn_matrix_visit visit, void *context)
+{
+    qn_attention_weights *a = &w->attention;
+    qn_matrix *const dense[] = {&a->q_a_proj, &a->q_b_proj,     &a->kv_a_proj,  &a->kv_b_proj,
+                                &a->o_proj,   &a->indexer.wq_b, &a->indexer.wk, &a->indexer.weights_proj,
+                                &w->router};
+    for (size_t i = 0; i < sizeof dense / sizeof *dense; i++) {
+        if (dense[i]->rows > 0) /* what a layer lacks is all zero */
+            visit(context, dense[i], QN_MATRIX_DENSE);
+    }
+    visit_mlps(&w->dense, QN_MATRIX_DENSE, visit, context);
+    visit_mlps(&w->experts, QN_MATRIX_EXPERT, visit, context);
+}
+
+void qn_weights_each_matrix(qn_weights *weights, qn_matrix_visit visit, void *context)
+{
+    visit(context, &weights->embed_tokens, QN_MATRIX_EMBEDDING);
+    for (size_t i = 0; i < weights->layer_count; i++)
+        visit_layer(&weights->layers[i], visit, context);
+    visit(context, &weights->lm_head, QN_MATRIX_DENSE);
+    if (!weights->has_mtp)
+        return;
+    visit(context, &weights->mtp.eh_proj, QN_MATRIX_DENSE);
+    visit(context, &weights->mtp.embed_tokens, QN_MATRIX_EMBEDDING);
+    visit(context, &weights->mtp.head, QN_MATRIX_DENSE);
+}
+
 static void free_layer(qn_layer_weights *w)
 {
     qn_free(w->input_norm);

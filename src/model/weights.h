@@ -73,4 +73,9 @@ typedef struct qn_weights {
 qn_status qn_weights_take(qn_checkpoint *checkpoint, qn_weights *out, qn_error *err);
 void qn_weights_free(qn_weights *weights); /* {0} is fine */
 
+/* Calls `visit` for every matrix, in the order of the forward pass; two of them may be views of the same tensor. */
+typedef enum qn_matrix_kind { QN_MATRIX_EMBEDDING, QN_MATRIX_DENSE, QN_MATRIX_EXPERT } qn_matrix_kind;
+typedef void (*qn_matrix_visit)(void *context, qn_matrix *matrix, qn_matrix_kind kind);
+void qn_weights_each_matrix(qn_weights *weights, qn_matrix_visit visit, void *context);
+
 #endif

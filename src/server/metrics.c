@@ -45,6 +45,17 @@ static void write_experts(const qn_server *server, const qn_expert_cache *cache,
     qn_metrics_write_numbers(numbers, sizeof numbers / sizeof *numbers, server->options.model_names[0], out);
 }
 
+static void write_load(const qn_server *server, qn_buffer *out)
+{
+    const qn_residence_state load = qn_engine_load_state(server->engine);
+    const qn_metrics_number numbers[] = {
+        {"quern:weights_to_load_bytes", "gauge", "Weights that are to lie in memory of their own; 0: mapped",
+         load.total_bytes},
+        {"quern:weights_loaded_bytes", "gauge", "Those that were read by now", load.loaded_bytes},
+    };
+    qn_metrics_write_numbers(numbers, sizeof numbers / sizeof *numbers, server->options.model_names[0], out);
+}
+
 void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_reply *reply)
 {
     (void)request;
@@ -52,6 +63,7 @@ void qn_handle_metrics(void *context, const qn_http_request *request, qn_http_re
     reply->status = 200;
     reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
     qn_metrics_write(qn_engine_metrics(server->engine), server->options.model_names[0], &reply->body);
+    write_load(server, &reply->body);
     write_grammars(server, &reply->body);
     if (qn_engine_expert_cache(server->engine) != NULL) {
         write_experts(server, qn_engine_expert_cache(server->engine), &reply->body);

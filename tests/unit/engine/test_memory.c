@@ -70,11 +70,30 @@ static void tells_the_plan(void **state)
     qn_log_set_sink(NULL, NULL);
 }
 
+static void weights_fit_only_with_all_the_rest(void **state)
+{
+    (void)state;
+    qn_memory_plan plan = {.weight_bytes = 700, .kv_bytes = 150, .step_bytes = 50, .available_bytes = 1000};
+    assert_true(qn_memory_plan_fits(&plan));
+    size_t *const parts[] = {&plan.weight_bytes, &plan.kv_bytes, &plan.step_bytes};
+    for (size_t i = 0; i < 3; i++) {
+        size_t was = *parts[i];
+        *parts[i] = was + 1;
+        assert_false(qn_memory_plan_fits(&plan));
+        *parts[i] = SIZE_MAX;
+        assert_false(qn_memory_plan_fits(&plan));
+        *parts[i] = was;
+    }
+    plan.available_bytes = 0; /* not known */
+    assert_false(qn_memory_plan_fits(&plan));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fits_as_many_tokens_as_it_can),
         cmocka_unit_test(tells_the_plan),
+        cmocka_unit_test(weights_fit_only_with_all_the_rest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,291 @@
+/* Weights on their way from the mapping into memory: the same bits at every moment, whatever fails. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "model/residence.h"
+
+enum { MOST_MATRICES = 4096, SMALL_REQUEST = 4096, PATH_BYTES = 256 };
+
+static const char *const CHECKPOINTS[] = {
+    "tests/data/oracle/tiny-sharded",
+    "tests/data/oracle/tiny-mtp",
+    "tests/data/oracle/tiny-sparse-mxfp4-ct",
+    "tests/data/oracle/tiny-sparse-mxfp4-fused",
+    "tests/data/oracle/tiny-sparse-mxfp4-quark",
+    "models/quern-tiny",
+};
+
+static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char log_text[1 << 16];
+
+static void keep_line(void *context, const char *line)
+{
+    (void)context;
+    pthread_mutex_lock(&log_mutex);
+    size_t used = strlen(log_text);
+    snprintf(log_text + used, sizeof log_text - used, "%s\n", line);
+    pthread_mutex_unlock(&log_mutex);
+}
+
+typedef struct opened {
+    qn_checkpoint *checkpoint;
+    qn_weights weights;
+    qn_matrix *slot[MOST_MATRICES];
+    qn_matrix from[MOST_MATRICES];
+    size_t count;
+} opened;
+
+static opened o;
+
+static void add_matrix(void *context, qn_matrix *matrix, qn_matrix_kind kind)
+{
+    (void)context;
+    (void)kind;
+    assert_true(o.count < MOST_MATRICES);
+    o.slot[o.count] = matrix;
+    o.from[o.count++] = *matrix;
+}
+
+static void open_weights(const char *dir)
+{
+    qn_error err;
+    o.count = 0;
+    log_text[0] = '\0';
+    assert_int_equal(qn_checkpoint_open(dir, &o.checkpoint, &err), QN_OK);
+    assert_int_equal(qn_weights_take(o.checkpoint, &o.weights, &err), QN_OK);
+    qn_weights_each_matrix(&o.weights, add_matrix, NULL);
+}
+
+static void close_weights(void)
+{
+    qn_weights_free(&o.weights);
+    qn_checkpoint_close(o.checkpoint);
+}
+
+static qn_status start(size_t request_bytes, qn_residence **out, qn_error *err)
+{
+    const qn_residence_options options = {.in_background = true, .request_bytes = request_bytes};
+    return qn_residence_start(o.checkpoint, &o.weights, &options, out, err);
+}
+
+/* Every matrix is wholly here or wholly there, with the same bits. Returns how many have moved. */
+static size_t check_matrices(void)
+{
+    size_t moved = 0;
+    for (size_t i = 0; i < o.count; i++) {
+        const qn_matrix *now = o.slot[i], *from = &o.from[i];
+        size_t data = from->rows * qn_matrix_row_bytes(from);
+        assert_true(now->dtype == from->dtype && now->rows == from->rows && now->cols == from->cols);
+        assert_true((now->data == from->data) == (now->scales == from->scales) || !from->scales);
+        assert_memory_equal(now->data, from->data, data);
+        if (from->scales)
+            assert_memory_equal(now->scales, from->scales, qn_matrix_bytes(from) - data);
+        moved += now->data != from->data;
+    }
+    return moved;
+}
+
+static void matrices_move_whole_and_keep_their_bits(void **state)
+{
+    (void)state;
+    static const size_t requests[] = {0, SMALL_REQUEST, 5 * SMALL_REQUEST};
+    for (size_t i = 0; i < sizeof CHECKPOINTS / sizeof *CHECKPOINTS; i++) {
+        for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
+            qn_residence *residence;
+            qn_error err;
+            open_weights(CHECKPOINTS[i]);
+            assert_int_equal(start(requests[k], &residence, &err), QN_OK);
+            size_t before = 0, moved = 0;
+            for (bool ended = false; !ended; before = moved) {
+                ended = qn_residence_get_state(residence).ended;
+                qn_residence_publish(residence);
+                moved = check_matrices();
+                assert_true(moved >= before);
+            }
+            assert_int_equal(moved, o.count);
+            const qn_residence_state end = qn_residence_get_state(residence);
+            assert_true(end.loaded_bytes == end.total_bytes && end.total_bytes > 0);
+            assert_non_null(strstr(log_text, " of weights in memory after "));
+            qn_residence_free(residence);
+            close_weights();
+        }
+    }
+}
+
+static void nothing_moves_but_when_published(void **state)
+{
+    (void)state;
+    qn_residence *residence;
+    qn_error err;
+    open_weights(CHECKPOINTS[0]);
+    assert_int_equal(start(SMALL_REQUEST, &residence, &err), QN_OK);
+    qn_residence_wait(residence);
+    assert_int_equal(check_matrices(), 0);
+    qn_residence_publish(residence);
+    assert_int_equal(check_matrices(), o.count);
+    qn_residence_free(residence);
+    close_weights();
+}
+
+static void a_failing_read_leaves_the_rest_mapped(void **state)
+{
+    (void)state;
+    bool failed = true;
+    size_t kept_going = 0;
+    for (long nth = 1; failed; nth += nth < 40 ? 1 : 7) {
+        qn_residence *residence = NULL;
+        qn_error err;
+        open_weights(CHECKPOINTS[0]);
+        qn_fault_arm(QN_FAULT_READ, nth);
+        qn_status status = start(SMALL_REQUEST, &residence, &err);
+        if (status == QN_OK) {
+            qn_residence_wait(residence);
+            qn_residence_publish(residence);
+        }
+        failed = qn_fault_seen(QN_FAULT_READ) >= nth;
+        qn_fault_disarm();
+        assert_true(status == QN_OK || (status == QN_RESOURCE && failed && !residence));
+        size_t moved = check_matrices();
+        if (strstr(log_text, "cannot read") || strstr(log_text, "mapped")) {
+            assert_true(moved < o.count);
+            assert_non_null(strstr(log_text, "the others are used where their files are mapped"));
+            kept_going++;
+        } else if (status == QN_OK) {
+            assert_int_equal(moved, o.count);
+        }
+        qn_residence_free(residence);
+        close_weights();
+    }
+    print_message("%zu loads went on without what could not be read\n", kept_going);
+    assert_true(kept_going > 10);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    bool failed = true;
+    size_t failures = 0;
+    for (long nth = 1; failed; nth++) {
+        qn_residence *residence = NULL;
+        qn_error err;
+        open_weights(CHECKPOINTS[2]);
+        qn_fault_arm(QN_FAULT_ALLOC, nth);
+        qn_status status = start(SMALL_REQUEST, &residence, &err);
+        if (status == QN_OK) {
+            qn_residence_wait(residence);
+            qn_residence_publish(residence);
+        }
+        failed = qn_fault_seen(QN_FAULT_ALLOC) >= nth;
+        qn_fault_disarm();
+        assert_true(status == QN_OK || (status == QN_RESOURCE && failed));
+        assert_int_equal(check_matrices(), status == QN_OK ? o.count : 0);
+        failures += status != QN_OK;
+        qn_residence_free(residence);
+        close_weights();
+    }
+    print_message("%zu allocations failed in turn\n", failures);
+    assert_true(failures > 8);
+}
+
+static void closing_in_the_middle_ends_the_load(void **state)
+{
+    (void)state;
+    for (int publish = 0; publish < 2; publish++) {
+        qn_residence *residence;
+        qn_error err;
+        open_weights("models/quern-tiny");
+        assert_int_equal(start(SMALL_REQUEST, &residence, &err), QN_OK);
+        if (publish)
+            qn_residence_publish(residence);
+        check_matrices();
+        qn_residence_free(residence);
+        close_weights();
+    }
+    qn_residence_free(NULL);
+}
+
+static void count_call(void *context)
+{
+    ++*(_Atomic int *)context;
+}
+
+static void the_end_of_a_load_is_called_out_once(void **state)
+{
+    (void)state;
+    _Atomic int calls = 0;
+    qn_residence *residence;
+    qn_error err;
+    open_weights(CHECKPOINTS[0]);
+    const qn_residence_options options = {.in_background = true, .wake = count_call, .wake_context = (void *)&calls};
+    assert_int_equal(qn_residence_start(o.checkpoint, &o.weights, &options, &residence, &err), QN_OK);
+    qn_residence_wait(residence);
+    qn_residence_free(residence);
+    assert_int_equal(calls, 1);
+    close_weights();
+}
+
+static void copy_file(const char *from_dir, const char *to_dir, const char *name)
+{
+    char path[PATH_BYTES], piece[1 << 14];
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%s", from_dir, name);
+    FILE *in = fopen(path, "rb");
+    snprintf(path, sizeof path, "%s/%s", to_dir, name);
+    FILE *out = fopen(path, "wb");
+    assert_true(in && out);
+    while ((bytes = fread(piece, 1, sizeof piece, in)) > 0)
+        assert_int_equal(fwrite(piece, 1, bytes, out), bytes);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* What replaced the mapped file by renaming is not what was checked. */
+static void an_exchanged_file_is_refused(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/quern-residence-XXXXXX", path[PATH_BYTES];
+    qn_residence *residence = NULL;
+    qn_error err;
+    assert_non_null(mkdtemp(dir));
+    copy_file("models/quern-tiny", dir, "config.json");
+    copy_file("models/quern-tiny", dir, "model.safetensors");
+    open_weights(dir);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    assert_int_equal(unlink(path), 0);
+    copy_file("tests/data/oracle/tiny-mtp", dir, "model.safetensors");
+    assert_int_equal(start(0, &residence, &err), QN_BAD_INPUT);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(check_matrices(), 0);
+    close_weights();
+    unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_move_whole_and_keep_their_bits),
+        cmocka_unit_test(nothing_moves_but_when_published),
+        cmocka_unit_test(a_failing_read_leaves_the_rest_mapped),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(closing_in_the_middle_ends_the_load),
+        cmocka_unit_test(the_end_of_a_load_is_called_out_once),
+        cmocka_unit_test(an_exchanged_file_is_refused),
+    };
+    qn_log_set_sink(keep_line, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
