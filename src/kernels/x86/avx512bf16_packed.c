@@ -8,7 +8,8 @@
 #include "kernels/x86/packed_row.h"
 
 enum {
-    PREFETCH_BYTES = 4096 /* ahead */
+    FAR_BYTES = 8192, /* prefetched ahead into the L2 cache, */
+    NEAR_BYTES = 1024 /* and into the L1 cache */
 };
 
 /* The exponents of codes 0..14 in their place, 0 for code 15; the same again. */
@@ -65,8 +66,10 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, fl
         sums[r] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, data += QN_PACKED_GROUP_BYTES) {
         __m512i values[QN_VECTORS];
-        for (size_t line = 0; line < QN_PACKED_GROUP_BYTES; line += 64)
-            _mm_prefetch((const char *)data + PREFETCH_BYTES + line, _MM_HINT_T0);
+        for (size_t line = 0; line < QN_PACKED_GROUP_BYTES; line += 64) {
+            _mm_prefetch((const char *)data + FAR_BYTES + line, _MM_HINT_T1);
+            _mm_prefetch((const char *)data + NEAR_BYTES + line, _MM_HINT_T0);
+        }
         unpack_group(values, data, table);
         if (g * QN_GROUP == exceptions.at)
             put_exceptions(values, &exceptions);
