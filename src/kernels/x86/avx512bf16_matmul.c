@@ -6,9 +6,9 @@
 #include "kernels/x86/avx512bf16_block.h"
 
 enum {
-    UNROLL = 4,             /* groups between prefetches */
-    PREFETCH_BYTES = 8192,  /* ahead in the codes of MXFP4; the processor itself looks ahead for BF16 */
-    PREFETCH_SCALES = 1024, /* ahead in the scales */
+    UNROLL = 8,            /* groups between prefetches of scales */
+    PREFETCH_BYTES = 4096, /* ahead in the weights */
+    PREFETCH_SCALES = 1024 /* ahead in the scales */
 };
 
 QN_INLINE size_t group_bytes(const qn_dtype dtype)
@@ -82,6 +82,18 @@ QN_INLINE void add_group(__m512 sums[QN_FEW_ROWS], const uint8_t *data, const ui
     }
 }
 
+/* The group that comes PREFETCH_BYTES later. BF16 streams best through the L2 cache: into the L1 cache, which holds few
+ * requests at a time, it is a tenth slower on Sapphire Rapids, and a fourth without. */
+QN_INLINE void prefetch_group(const uint8_t *data, const qn_dtype dtype)
+{
+    const char *ahead = (const char *)data + PREFETCH_BYTES;
+    if (dtype == QN_DTYPE_MXFP4)
+        _mm_prefetch(ahead, _MM_HINT_T0);
+    else
+        for (size_t line = 0; line < QN_GROUP_BYTES; line += 64)
+            _mm_prefetch(ahead + line, _MM_HINT_T1);
+}
+
 /* One weight row times R rows of activations. */
 QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, float *const *y, size_t at_y,
                        const qn_dtype dtype, const int R)
@@ -98,8 +110,7 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, fl
         if (dtype == QN_DTYPE_MXFP4)
             _mm_prefetch((const char *)scales + PREFETCH_SCALES, _MM_HINT_T0);
         for (size_t g = 0; g < UNROLL; g++) {
-            if (dtype == QN_DTYPE_MXFP4)
-                _mm_prefetch((const char *)data + PREFETCH_BYTES, _MM_HINT_T1);
+            prefetch_group(data, dtype);
             add_group(sums, data, scales, x, at + g * QN_GROUP, dtype, R);
             data += bytes;
             scales += blocks;
