@@ -9,7 +9,7 @@
 #include "grammar/char_ways.h"
 #include "grammar/token_mask_internal.h"
 
-enum { FIRST_SLOTS = 1024, MOST_SETS = 1 << 16, MOST_STACKS = 1 << 22, MOST_FRAMES = 1 << 20 };
+enum { MANY = 64, FEW = 24, FIRST_SLOTS = 1024, MOST_SETS = 1 << 16, MOST_STACKS = 1 << 22, MOST_FRAMES = 1 << 20 };
 
 static bool grow(qn_set_table *table, void *block, size_t *capacity, size_t wanted, size_t size)
 {
@@ -36,6 +36,7 @@ static void drop_sets(qn_set_table *table)
 {
     for (size_t i = 0; i < table->set_count; i++) {
         qn_free(table->sets[i].next);
+        qn_free(table->sets[i].alike);
         qn_free(table->sets[i].mask);
         qn_char_ways_free(table->sets[i].ways);
         qn_top_entry_free(table->sets[i].tops[0]);
@@ -83,6 +84,36 @@ static int by_number(const void *a, const void *b)
     if (x->state != y->state)
         return x->state < y->state ? -1 : 1;
     return (x->frame > y->frame) - (x->frame < y->frame);
+}
+
+/* A step makes stacks in descending runs, and most sets are few stacks or a part of a set in order. */
+static void sort_stacks(qn_stack *stacks, size_t count)
+{
+    size_t rising = 1, falling = 1;
+    while (rising < count && by_number(&stacks[rising - 1], &stacks[rising]) <= 0)
+        rising++;
+    while (falling < count && by_number(&stacks[falling - 1], &stacks[falling]) >= 0)
+        falling++;
+    if (rising == count)
+        return;
+    for (size_t i = 0; i < falling / 2; i++) {
+        qn_stack stack = stacks[i];
+        stacks[i] = stacks[falling - 1 - i];
+        stacks[falling - 1 - i] = stack;
+    }
+    if (falling == count)
+        return;
+    if (count > FEW) {
+        qsort(stacks, count, sizeof *stacks, by_number);
+        return;
+    }
+    for (size_t i = 1; i < count; i++) {
+        qn_stack stack = stacks[i];
+        size_t at = i;
+        for (; at > 0 && by_number(&stacks[at - 1], &stack) > 0; at--)
+            stacks[at] = stacks[at - 1];
+        stacks[at] = stack;
+    }
 }
 
 static uint64_t hash_stacks(const qn_stack *stacks, size_t count)
@@ -134,7 +165,7 @@ uint32_t qn_set_table_find(qn_set_table *table, qn_stack_set *set)
 {
     if (set->count == 0 || table->failed)
         return QN_SET_EMPTY;
-    qsort(set->stacks, set->count, sizeof *set->stacks, by_number);
+    sort_stacks(set->stacks, set->count);
     size_t kept = 1;
     for (size_t i = 1; i < set->count; i++)
         if (by_number(&set->stacks[i], &set->stacks[kept - 1]) != 0)
@@ -181,7 +212,7 @@ uint32_t qn_set_table_start(qn_set_table *table, uint32_t state, uint32_t frame)
 }
 
 /* Where the set's stacks are right behind the byte, in table->taken. */
-static bool take_byte(qn_set_table *table, const qn_set_entry *entry, uint8_t byte)
+static bool take_byte(qn_set_table *table, const qn_set_entry *entry, uint8_t byte, uint64_t *which)
 {
     const qn_grammar *g = table->store.grammar;
     table->taken.count = 0;
@@ -190,8 +221,10 @@ static bool take_byte(qn_set_table *table, const qn_set_entry *entry, uint8_t by
     for (uint32_t i = 0; i < entry->count; i++) {
         qn_stack stack = table->stacks[entry->first + i];
         const qn_state *s = &g->states[stack.state];
-        if (s->kind == QN_STATE_SET && qn_bit_get(g->sets[s->a].bits, byte))
+        if (s->kind == QN_STATE_SET && qn_bit_get(g->sets[s->a].bits, byte)) {
             table->taken.stacks[table->taken.count++] = (qn_stack){s->b, stack.frame};
+            *which |= UINT64_C(1) << (i % 64);
+        }
     }
     table->store.work += entry->count;
     table->failed = is_overworked(table);
@@ -211,26 +244,90 @@ static uint32_t close_taken(qn_set_table *table)
     return to;
 }
 
-uint32_t qn_set_table_step(qn_set_table *table, uint32_t set, uint8_t byte)
+/* Which classes of bytes the same stacks take, found once for a set of many stacks, since each step looks at them all.
+ * Stacks that read the same set of bytes are one bit. Of too many different ones all classes stay apart. */
+static void put_together(qn_set_table *table, uint32_t set)
 {
-    if (table->failed || !take_byte(table, &table->sets[set], byte))
+    enum { MOST = 64 };
+    const qn_set_entry *entry = &table->sets[set];
+    const qn_grammar *g = table->store.grammar;
+    uint64_t taking[256] = {0};
+    uint32_t known[MOST];
+    size_t count = 0, classes = table->classes.count;
+    for (uint32_t i = 0; i < entry->count && count < MOST; i++) {
+        const qn_state *s = &g->states[table->stacks[entry->first + i].state];
+        size_t k = count;
+        while (k > 0 && known[k - 1] != s->a)
+            k--;
+        if (s->kind != QN_STATE_SET || k > 0)
+            continue;
+        known[count] = s->a;
+        for (size_t byte = 0; byte < 256; byte++) {
+            uint64_t bits = g->sets[s->a].bits[byte / 64] >> (byte % 64);
+            byte += bits ? (size_t)__builtin_ctzll(bits) : 63 - byte % 64;
+            taking[table->classes.of[byte]] |= (uint64_t)(bits != 0) << count;
+        }
+        count++;
+    }
+    uint8_t *alike = qn_alloc(classes, 1);
+    table->failed |= !alike;
+    for (size_t c = 0; alike && c < classes; c++) {
+        size_t first = count < MOST ? 0 : c;
+        while (taking[first] != taking[c])
+            first++;
+        alike[c] = (uint8_t)first;
+    }
+    table->sets[set].alike = alike;
+    table->bytes += classes;
+}
+
+/* Where the byte leads, before it is kept for its class; *keep: it may be. */
+static uint32_t step(qn_set_table *table, uint32_t set, uint8_t byte, bool *keep)
+{
+    uint64_t which = 0;
+    *keep = false;
+    if (!take_byte(table, &table->sets[set], byte, &which))
         return QN_SET_EMPTY;
+    bool few = table->sets[set].count <= 64;
+    *keep = true;
+    if (which == 0)
+        return QN_SET_EMPTY;
+    if (few && which == table->sets[set].taken)
+        return table->sets[set].taken_to;
     bool was_exhausted = table->exhausted;
     table->exhausted = false;
     uint32_t to = close_taken(table);
-    bool keep = !table->exhausted && !table->failed;
+    *keep = !table->exhausted && !table->failed;
     table->exhausted |= was_exhausted;
-    if (!keep)
-        return to;
-    uint32_t **next = &table->sets[set].next;
-    if (!*next) {
-        *next = qn_alloc_zero(table->classes.count, sizeof **next);
-        if (!*next) {
-            table->failed = true;
-            return to;
-        }
-        table->bytes += table->classes.count * sizeof **next;
+    if (*keep && few) {
+        table->sets[set].taken = which;
+        table->sets[set].taken_to = to;
     }
-    (*next)[table->classes.of[byte]] = to + 1;
+    return to;
+}
+
+uint32_t qn_set_table_step(qn_set_table *table, uint32_t set, uint8_t byte)
+{
+    if (!table->failed && !table->sets[set].next) {
+        table->sets[set].next = qn_alloc_zero(table->classes.count, sizeof(uint32_t));
+        table->failed |= !table->sets[set].next;
+        table->bytes += table->classes.count * sizeof(uint32_t);
+        if (table->sets[set].count > MANY)
+            put_together(table, set);
+    }
+    if (table->failed)
+        return QN_SET_EMPTY;
+    uint32_t *next = table->sets[set].next;
+    uint8_t class_of = table->classes.of[byte], first = class_of;
+    if (table->sets[set].alike)
+        first = table->sets[set].alike[class_of];
+    if (next[first]) {
+        next[class_of] = next[first];
+        return next[first] - 1;
+    }
+    bool keep;
+    uint32_t to = step(table, set, byte, &keep);
+    if (keep)
+        next[first] = next[class_of] = to + 1;
     return to;
 }

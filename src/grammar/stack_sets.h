@@ -28,12 +28,15 @@ typedef struct qn_set_entry {
     size_t first; /* of its stacks */
     uint32_t count;
     uint32_t chain;
-    uint32_t depth;        /* of its deepest frame */
-    bool alive;            /* a stack goes on or is through, whatever lies below */
-    bool waits;            /* a stack waits for what lies below */
-    uint32_t closure;      /* number + 1 of what is reached from it without a letter; 0: not known yet */
-    uint32_t *next;        /* by class of bytes: number + 1, 0: not known yet; NULL: none known */
-    uint64_t *mask;        /* tokens that may follow; NULL: not known */
+    uint32_t depth;    /* of its deepest frame */
+    bool alive;        /* a stack goes on or is through, whatever lies below */
+    bool waits;        /* a stack waits for what lies below */
+    uint64_t taken;    /* of the last step: which stacks took the byte (of 64 at most), */
+    uint32_t taken_to; /* and where it led */
+    uint32_t closure;  /* number + 1 of what is reached from it without a letter; 0: not known yet */
+    uint32_t *next;    /* by class of bytes: number + 1, 0: not known yet; NULL: none known */
+    uint8_t *alike;    /* of a set of many stacks, by class: the first one that the same stacks take; NULL: not known */
+    uint64_t *mask;    /* tokens that may follow; NULL: not known */
     qn_top_entry *tops[2]; /* by qn_trie_part */
     qn_char_ways *ways;    /* char_ways.h; NULL: not known */
     uint64_t run_kinds;    /* plain_run.h: the kinds of characters that all lead to run_to */
