@@ -68,7 +68,7 @@ void qn_packed_row_to_bf16(const qn_matrix *packed, size_t row, size_t at, size_
  * A matrix is packed if that pays, by a rule of two parts, both told by functions below: its shape lets the packed rows
  * with their sides take at most 0.85 of the BF16 bytes (rows of 128 columns and more, unless most of a last group is
  * filling; at most 65,535 columns), and no more than one element in QN_PACKED_RARE is an exception. Each costs a kernel
- * a detour; with as many as that packed weights were still faster than BF16 by nearly half (docs/kernels.md). */
+ * a detour; with as many as that packed weights were still a little faster than BF16 (docs/kernels.md). */
 
 /* The most bytes that a packed matrix of this shape takes, its exceptions included; 0: the shape does not pay. */
 size_t qn_packed_bf16_most_bytes(size_t rows, size_t cols);
