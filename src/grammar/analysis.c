@@ -71,6 +71,52 @@ static bool group_holds(const qn_grammar_builder *b, const qn_expr_node *node, c
     return least <= node->max && (least <= able || extra) && (least < 2 || holds[parts[node->items]]);
 }
 
+void qn_joint_items(const qn_grammar_builder *b, const qn_expr_node *node, const bool *holds,
+                    uint64_t items[QN_JOINT_WORDS])
+{
+    const qn_joint_entry *joint = &b->joints[node->items];
+    uint64_t reached[4 * QN_JOINT_WORDS] = {1}; /* nodes */
+    memset(items, 0, QN_JOINT_WORDS * sizeof *items);
+    for (size_t e = 0; e < joint->edge_count; e++) {
+        const qn_joint_edge *edge = &b->edges[joint->first_edge + e];
+        if (!holds[b->parts[node->first + e]] || !qn_bit_get(reached, edge->from))
+            continue;
+        if (edge->to)
+            qn_bit_set(reached, edge->to);
+        else
+            qn_bit_set(items, edge->first);
+    }
+}
+
+bool qn_joint_option_holds(const qn_grammar_builder *b, const qn_joint_entry *joint, size_t option,
+                           const uint64_t *items, bool separator)
+{
+    size_t words = qn_ceil_div(joint->items, 64), required = 0, able = 0;
+    const uint64_t *repeated = b->words + joint->first_word;
+    const uint64_t *own = b->words + qn_joint_option_word(joint->first_word, words, option);
+    bool extra = false;
+    for (size_t w = 0; w < words; w++) {
+        if (own[words + w] & ~items[w])
+            return false;
+        required += (size_t)__builtin_popcountll(own[words + w]);
+        able += (size_t)__builtin_popcountll(own[w] & items[w] & ~repeated[w]);
+        extra |= (own[w] & items[w] & repeated[w]) != 0;
+    }
+    size_t least = qn_max_size(qn_max_size(own[2 * words], required), 1);
+    return least <= own[2 * words + 1] && (least <= able || extra) && (least < 2 || separator);
+}
+
+static bool joint_holds(const qn_grammar_builder *b, const qn_expr_node *node, const bool *holds)
+{
+    const qn_joint_entry *joint = &b->joints[node->items];
+    uint64_t items[QN_JOINT_WORDS];
+    bool any = false;
+    qn_joint_items(b, node, holds, items);
+    for (size_t o = 0; o < joint->options && !any; o++)
+        any = qn_joint_option_holds(b, joint, o, items, holds[b->parts[node->first + joint->edge_count]]);
+    return any;
+}
+
 static void make_true(fixpoint *f, uint32_t expr)
 {
     if (f->holds[expr])
@@ -82,7 +128,7 @@ static void make_true(fixpoint *f, uint32_t expr)
 static void tell(fixpoint *f, uint32_t whole)
 {
     const qn_expr_node *node = &f->b->nodes[whole];
-    if (f->holds[whole])
+    if (f->holds[whole] || node->kind == QN_EXPR_JOINT) /* which is looked at when all else is told */
         return;
     bool now = true;
     if (node->kind == QN_EXPR_CONCAT)
@@ -91,6 +137,17 @@ static void tell(fixpoint *f, uint32_t whole)
         now = group_holds(f->b, node, f->holds);
     if (now)
         make_true(f, whole);
+}
+
+/* Tells those in the queue from `done` on; returns where it ends. */
+static size_t tell_all(fixpoint *f, size_t done)
+{
+    for (; done < f->queued; done++) {
+        uint32_t expr = f->queue[done];
+        for (uint32_t w = f->starts[expr]; w < f->starts[expr + 1]; w++)
+            tell(f, f->wholes[w]);
+    }
+    return done;
 }
 
 static void run_fixpoint(fixpoint *f, bool empty_words)
@@ -106,11 +163,16 @@ static void run_fixpoint(fixpoint *f, bool empty_words)
             (node->kind == QN_EXPR_GROUP && group_holds(b, node, f->holds)))
             make_true(f, (uint32_t)i);
     }
-    for (size_t done = 0; done < f->queued; done++) {
-        uint32_t expr = f->queue[done];
-        for (uint32_t w = f->starts[expr]; w < f->starts[expr + 1]; w++)
-            tell(f, f->wholes[w]);
-    }
+    size_t done = tell_all(f, 0), before;
+    do { /* groups of groups come in the order of their numbers, unless they are recursive */
+        before = done;
+        for (size_t i = 0; b->joint_count > 0 && i < b->node_count; i++) {
+            if (b->nodes[i].kind != QN_EXPR_JOINT || f->holds[i] || !joint_holds(b, &b->nodes[i], f->holds))
+                continue;
+            make_true(f, (uint32_t)i);
+            done = tell_all(f, done);
+        }
+    } while (done > before);
 }
 
 typedef struct visit {
@@ -139,6 +201,9 @@ static bool next_left(const qn_grammar_builder *b, const qn_analysis *a, visit *
             v->next = node->count;
         if (node->kind == QN_EXPR_GROUP && i == node->items && !has_empty_item(b, node, a->nullable))
             continue;
+        if (node->kind == QN_EXPR_JOINT &&
+            (i + 1 == node->count || b->edges[b->joints[node->items].first_edge + i].from))
+            continue; /* words begin with an edge from the root, which is not empty */
         if (a->productive[parts[i]]) {
             *out = parts[i];
             return true;

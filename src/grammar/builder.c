@@ -155,6 +155,8 @@ void qn_grammar_builder_free(qn_grammar_builder *b)
     for (size_t i = 0; i < QN_MADE_CHARS; i++)
         qn_free(b->made_chars[i].ranges);
     qn_free(b->words);
+    qn_free(b->joints);
+    qn_free(b->edges);
     qn_free(b->rules);
     qn_free(b);
 }
@@ -306,6 +308,80 @@ qn_expr qn_expr_each_once(qn_grammar_builder *b, const qn_each_once *group)
                                        .required = (uint32_t)required,
                                        .min = group->min,
                                        .max = group->max});
+}
+
+static bool joint_groups_are_whole(qn_grammar_builder *b, const qn_joint_groups *g)
+{
+    bool whole = g->item_count <= QN_GRAMMAR_MAX_JOINT_ITEMS &&
+                 g->edge_count <= 4 * (size_t)QN_GRAMMAR_MAX_JOINT_ITEMS && g->node_count <= g->edge_count;
+    for (size_t e = 0; e < g->edge_count && whole; e++)
+        whole = g->edges[e].from < g->node_count && g->edges[e].to < g->node_count &&
+                g->edges[e].first <= g->edges[e].last && g->edges[e].last < g->item_count;
+    for (size_t o = 0; o < g->option_count && whole; o++)
+        for (size_t i = 0; i < g->options[o].count && whole; i++)
+            whole = g->options[o].items[i] < g->item_count;
+    if (!whole)
+        misuse(b, "groups that are followed as one have too many items, or a tree that is none");
+    return whole;
+}
+
+/* As grammar_internal.h lays them out. */
+static void write_joint_words(qn_grammar_builder *b, const qn_joint_groups *g, size_t words)
+{
+    uint64_t *at = b->words + b->word_count;
+    size_t all = qn_joint_option_word(0, words, g->option_count);
+    memset(at, 0, all * sizeof *at);
+    for (size_t i = 0; i < g->item_count; i++)
+        if (g->repeated[i])
+            qn_bit_set(at, i);
+    for (size_t o = 0; o < g->option_count; o++) {
+        const qn_joint_option *option = &g->options[o];
+        uint64_t *own = at + qn_joint_option_word(0, words, o);
+        for (size_t i = 0; i < option->count; i++) {
+            qn_bit_set(own, option->items[i]);
+            if (option->required[i])
+                qn_bit_set(own + words, option->items[i]);
+        }
+        own[2 * words] = option->min;
+        own[2 * words + 1] = option->max;
+    }
+    b->word_count += all;
+}
+
+qn_expr qn_expr_joint_groups(qn_grammar_builder *b, const qn_joint_groups *g)
+{
+    size_t first = b->part_count, words = qn_ceil_div(g->item_count, 64);
+    if (b->failed || !joint_groups_are_whole(b, g))
+        return NEVER;
+    for (size_t o = 0; o < g->option_count; o++)
+        if (!counts_fit(b, g->options[o].min, g->options[o].max))
+            return NEVER;
+    for (size_t e = 0; e < g->edge_count; e++)
+        if (!add_parts(b, &g->edges[e].label, 1))
+            return NEVER;
+    if (!add_parts(b, &g->separator, 1) ||
+        !qn_builder_reserve(b, &b->words, &b->word_capacity, b->word_count,
+                            qn_joint_option_word(0, words, g->option_count), MAX_WORDS, sizeof *b->words,
+                            "required items") ||
+        !qn_builder_reserve(b, &b->joints, &b->joint_capacity, b->joint_count, 1, QN_GRAMMAR_MAX_EXPRESSIONS,
+                            sizeof *b->joints, "groups") ||
+        !qn_builder_reserve(b, &b->edges, &b->edge_capacity, b->edge_count, g->edge_count, QN_GRAMMAR_MAX_PARTS,
+                            sizeof *b->edges, "items"))
+        return NEVER;
+    b->joints[b->joint_count] = (qn_joint_entry){.items = (uint32_t)g->item_count,
+                                                 .options = (uint32_t)g->option_count,
+                                                 .nodes = (uint32_t)g->node_count,
+                                                 .first_word = (uint32_t)b->word_count,
+                                                 .first_edge = (uint32_t)b->edge_count,
+                                                 .edge_count = (uint32_t)g->edge_count};
+    write_joint_words(b, g, words);
+    if (g->edge_count > 0)
+        memcpy(b->edges + b->edge_count, g->edges, g->edge_count * sizeof *g->edges);
+    b->edge_count += g->edge_count;
+    return add_node(b, &(qn_expr_node){.kind = QN_EXPR_JOINT,
+                                       .first = (uint32_t)first,
+                                       .count = (uint32_t)g->edge_count + 1,
+                                       .items = (uint32_t)b->joint_count++});
 }
 
 qn_rule qn_rule_declare(qn_grammar_builder *b, const char *name)

@@ -288,6 +288,9 @@ static void run_task(compiler *c, const compile_task *t)
     case QN_EXPR_GROUP:
         make_group(c, t, node);
         break;
+    case QN_EXPR_JOINT:
+        compile_joint(c, t, node);
+        break;
     case QN_EXPR_RULE:
         make_call(c, t, &c->rule_entries[node->first], c->b->rules[node->first].expr);
         break;
@@ -387,6 +390,7 @@ void qn_grammar_free(qn_grammar *g)
     qn_free(g->sets);
     qn_free(g->repeats);
     qn_free(g->groups);
+    qn_free(g->branches);
     qn_free(g->words);
     qn_free(g);
 }

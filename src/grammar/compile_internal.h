@@ -21,6 +21,7 @@ typedef struct compiler {
     const qn_analysis *analysis;
     qn_grammar *g;
     size_t chained; /* states of compile_add_chained */
+    size_t branch_capacity;
     size_t state_capacity, target_capacity, repeat_capacity, group_capacity;
     uint32_t *uses, *sizes;
     uint32_t *expr_entries, *rule_entries; /* 0: not made yet */
@@ -48,6 +49,9 @@ bool compile_is_shared(const compiler *c, qn_expr expr);         /* made once, a
 /* A choice (compile_choice.c). */
 void compile_choice(compiler *c, const compile_task *t, const qn_expr_node *node);
 void compile_choice_free(compiler *c);
+
+/* Groups that are followed as one (compile_joint.c). */
+void compile_joint(compiler *c, const compile_task *t, const qn_expr_node *node);
 
 /* Takes out jumps; with `calls` also calls that return only to return. `ends` has room for an element of each state
  * (compile_jumps.c). */

@@ -53,5 +53,7 @@ void compile_straighten(qn_grammar *g, uint32_t *ends, bool calls)
         g->groups[i].separator = follow(g, ends, g->groups[i].separator, calls);
         g->groups[i].exit = follow(g, ends, g->groups[i].exit, calls);
     }
+    for (size_t i = 0; i < g->branch_count; i++)
+        g->branches[i].entry = follow(g, ends, g->branches[i].entry, calls);
     g->start = follow(g, ends, g->start, calls);
 }

@@ -24,7 +24,8 @@ enum {
     QN_GRAMMAR_MAX_BYTES = 1 << 24,       /* of all literals together */
     QN_GRAMMAR_MAX_STATES = 1 << 20,      /* of the compiled automaton, and besides */
     QN_GRAMMAR_MAX_CHAINED = 1 << 22,     /* those of the bytes in which no other option of a choice shares */
-    QN_GRAMMAR_MAX_ITEMS = 512            /* of one qn_expr_each_once */
+    QN_GRAMMAR_MAX_ITEMS = 512,           /* of one qn_expr_each_once */
+    QN_GRAMMAR_MAX_JOINT_ITEMS = 1 << 13  /* of one qn_expr_joint_groups; four times as many edges */
 };
 #define QN_UNBOUNDED SIZE_MAX
 
@@ -69,6 +70,37 @@ typedef struct qn_each_once {
     size_t min, max;
 } qn_each_once;
 qn_expr qn_expr_each_once(qn_grammar_builder *b, const qn_each_once *group);
+
+/* A text of one of several such groups, all followed as one: what came is a bit for each item, and a group is still
+ * possible if that is a part of what it has. So a thousand groups are one place in a text and not a thousand, and equal
+ * items of theirs are one.
+ *
+ * The items are the leaves of a tree whose edges are expressions: an item is what stands along its way from the root.
+ * What items begin with alike is followed once. */
+typedef struct qn_joint_edge {
+    uint32_t from; /* a node; 0 is the root, every other one has an edge that leads to it, before those from it */
+    uint32_t to;   /* a node; 0: the item `first` is through */
+    uint32_t first, last; /* the items below it, both inside */
+    qn_expr label;        /* one from the root has no empty word */
+} qn_joint_edge;
+
+typedef struct qn_joint_option {
+    const uint32_t *items;
+    const bool *required; /* no repeated one is */
+    size_t count;
+    size_t min, max; /* of items; one comes at least */
+} qn_joint_option;
+
+typedef struct qn_joint_groups {
+    const bool *repeated; /* of each item: it may come any number of times */
+    size_t item_count;
+    const qn_joint_option *options;
+    size_t option_count;
+    const qn_joint_edge *edges; /* those from one node next to each other */
+    size_t edge_count, node_count;
+    qn_expr separator;
+} qn_joint_groups;
+qn_expr qn_expr_joint_groups(qn_grammar_builder *b, const qn_joint_groups *groups);
 
 /* An automaton: state 0 is its start, an edge is an expression that leads from one state to another, a word may end in
  * an accepting state. Edges with an empty label may not form a cycle. Without states it matches nothing. */

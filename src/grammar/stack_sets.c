@@ -9,7 +9,15 @@
 #include "grammar/char_ways.h"
 #include "grammar/token_mask_internal.h"
 
-enum { MANY = 64, FEW = 24, FIRST_SLOTS = 1024, MOST_SETS = 1 << 16, MOST_STACKS = 1 << 22, MOST_FRAMES = 1 << 20 };
+enum {
+    MANY = 64,
+    FEW = 24,
+    FIRST_SLOTS = 1024,
+    MOST_SETS = 1 << 16,
+    MOST_STACKS = 1 << 22,
+    MOST_FRAMES = 1 << 20,
+    MOST_BIT_WORDS = 1 << 22
+};
 
 static bool grow(qn_set_table *table, void *block, size_t *capacity, size_t wanted, size_t size)
 {
@@ -69,7 +77,7 @@ void qn_set_table_free(qn_set_table *table)
 bool qn_set_table_full(const qn_set_table *table)
 {
     return table->bytes > QN_SET_TABLE_BYTES || table->set_count > MOST_SETS || table->stack_count > MOST_STACKS ||
-           table->store.frame_count > MOST_FRAMES;
+           table->store.frame_count > MOST_FRAMES || table->store.bit_count > MOST_BIT_WORDS;
 }
 
 void qn_set_table_begin(qn_set_table *table)

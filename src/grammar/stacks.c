@@ -12,7 +12,7 @@
 #include "grammar/matcher.h"
 
 enum { FIRST_SLOTS = 64, FIRST_SEEN = 64, MOST_PENDING = 1 << 18, MOST_SEEN = 4 * QN_MATCHER_MAX_STACKS };
-enum { MOST_FRAMES = 1 << 24 };
+enum { MOST_FRAMES = 1 << 24, MOST_WORDS = QN_JOINT_WORDS };
 
 static bool grow(qn_frame_store *store, void *block, size_t *capacity, size_t wanted, size_t size)
 {
@@ -35,6 +35,11 @@ bool qn_frame_store_init(qn_frame_store *store, const qn_grammar *grammar)
     store->seen = qn_alloc_zero(FIRST_SEEN, sizeof *store->seen);
     if (!store->slots || !store->seen || !grow(store, &store->frames, &store->frame_capacity, 16, sizeof(qn_frame)))
         return false;
+    if (qn_joint_groups_are_in(grammar)) {
+        store->look = qn_alloc_zero(1, sizeof *store->look);
+        if (!store->look)
+            return false;
+    }
     store->slot_count = FIRST_SLOTS;
     store->seen_capacity = FIRST_SEEN;
     qn_frame_store_clear(store);
@@ -56,6 +61,7 @@ void qn_frame_store_free(qn_frame_store *store)
     qn_free(store->slots);
     qn_free(store->pending);
     qn_free(store->seen);
+    qn_free(store->look);
     *store = (qn_frame_store){0};
 }
 
@@ -130,7 +136,7 @@ static bool make_slots(qn_frame_store *store)
 uint32_t qn_frame_store_find(qn_frame_store *store, uint32_t parent, uint32_t site, uint32_t count,
                              const uint64_t *bits)
 {
-    static const uint64_t NONE[QN_GRAMMAR_MAX_ITEMS / 64] = {0};
+    static const uint64_t NONE[MOST_WORDS] = {0};
     size_t words = qn_site_words(store->grammar, site);
     bits = bits ? bits : NONE;
     uint64_t hash = hash_frame(parent, site, count, words ? bits : NULL, words);
@@ -145,7 +151,7 @@ uint32_t qn_frame_store_find(qn_frame_store *store, uint32_t parent, uint32_t si
         store->exhausted = true;
         return QN_NO_FRAME;
     }
-    uint64_t copy[QN_GRAMMAR_MAX_ITEMS / 64];
+    uint64_t copy[MOST_WORDS];
     memcpy(copy, bits, words * sizeof *copy); /* `bits` may lie in the store, which grows */
     if (!make_slots(store) ||
         !grow(store, &store->frames, &store->frame_capacity, store->frame_count + 1, sizeof *store->frames) ||
@@ -305,9 +311,25 @@ static bool choose_items(qn_frame_store *store, const qn_group *group, uint32_t 
     return any;
 }
 
+/* What may come at a frame of joint groups. */
+static const qn_joint_look *look_at(qn_frame_store *store, const qn_group *group, const qn_frame *f)
+{
+    qn_joint_groups_look(store->look, store->grammar, group, store->bits + f->bits, f->count);
+    return store->look;
+}
+
 static void group_head(qn_frame_store *store, const qn_group *group, uint32_t frame, uint32_t fresh)
 {
     qn_frame f = store->frames[frame];
+    if (group->options) {
+        const qn_joint_look *look = look_at(store, group, &f);
+        bool may_go_on = look->may_go_on;
+        if (look->may_end)
+            visit(store, group->exit, f.parent, fresh);
+        if (may_go_on)
+            visit(store, f.count == 0 ? group->choose : group->separator, frame, fresh);
+        return;
+    }
     if (f.count >= group->min && missing_items(store->grammar, group, group->words ? store->bits + f.bits : NULL) == 0)
         visit(store, group->exit, f.parent, fresh);
     if (choose_items(store, group, frame, fresh, false))
@@ -317,12 +339,26 @@ static void group_head(qn_frame_store *store, const qn_group *group, uint32_t fr
 static void group_done(qn_frame_store *store, const qn_group *group, uint32_t item, uint32_t frame, uint32_t fresh)
 {
     qn_frame f = store->frames[frame];
-    uint64_t bits[QN_GRAMMAR_MAX_ITEMS / 64];
+    uint64_t bits[MOST_WORDS];
     memcpy(bits, group->words ? store->bits + f.bits : bits, group->words * sizeof *bits);
     if (item < group->items)
         qn_bit_set(bits, item);
     uint32_t count = f.count < group->cap ? f.count + 1 : f.count;
     visit(store, group->head, qn_frame_store_find(store, f.parent, group->head, count, bits), fresh);
+}
+
+/* One of the branches below which an item may come. */
+static void joint_branch(qn_frame_store *store, const qn_state *state, uint32_t frame, uint32_t fresh)
+{
+    const qn_grammar *g = store->grammar;
+    qn_frame f = store->frames[frame];
+    const qn_joint_look *look = look_at(store, &g->groups[state->a], &f);
+    for (const qn_branch *branch = &g->branches[state->b];; branch++) {
+        if (qn_joint_groups_may_come(look, branch->first, branch->last))
+            visit(store, branch->entry, frame, fresh);
+        if (!branch->more)
+            break;
+    }
 }
 
 static void repeat_head(qn_frame_store *store, const qn_repeat *repeat, uint32_t frame, uint32_t fresh)
@@ -396,6 +432,12 @@ static void follow(qn_frame_store *store, qn_pending p, qn_stack_set *to)
             keep(store, p.state, p.frame, to);
         else
             group_done(store, &g->groups[s->a], s->b, p.frame, p.fresh);
+        break;
+    case QN_STATE_JOINT_BRANCH:
+        if (is_end)
+            keep(store, p.state, p.frame, to);
+        else
+            joint_branch(store, s, p.frame, p.fresh);
         break;
     }
 }

@@ -9,7 +9,7 @@
 #ifndef QN_GRAMMAR_STACKS_H
 #define QN_GRAMMAR_STACKS_H
 
-#include "grammar/grammar_internal.h"
+#include "grammar/joint_groups.h"
 
 enum { QN_FRAME_BOTTOM = 0, QN_FRAME_UNKNOWN = 1, QN_FIRST_FRAME = 2 };
 #define QN_NO_FRAME UINT32_MAX
@@ -53,6 +53,7 @@ typedef struct qn_frame_store {
     size_t pending_count, pending_capacity;
     qn_seen_stack *seen;
     size_t seen_count, seen_capacity; /* capacity: a power of two */
+    qn_joint_look *look;              /* of grammars with joint groups */
     uint32_t round;
     uint64_t work;  /* stacks looked at so far */
     bool exhausted; /* the last step went past QN_MATCHER_MAX_STACKS or _DEPTH */
