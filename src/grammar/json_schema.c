@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "grammar/json_schema_compiler.h"
+#include "grammar/json_schema_object.h"
 
 struct compiled_set {
     node_set set;
@@ -103,35 +103,61 @@ static void follow_references(compiler *c, const node_set *set, node_set *out)
     }
 }
 
+typedef struct set_options {
+    expr_list exprs;
+    object_list objects;
+} set_options;
+
 static void compile_shape(compiler *c, void *context, const shape *s)
 {
-    append(c, context, schema_shape_expr(c, s));
+    set_options *options = context;
+    shape rest = *s;
+    if (!s->values && (s->types & TYPE_OBJECT) && schema_objects_take(c, &options->objects, s))
+        rest.types &= ~(unsigned)TYPE_OBJECT;
+    if (rest.types)
+        append(c, &options->exprs, schema_shape_expr(c, &rest));
 }
 
-/* The options of an anyOf that stands alone are sets of their own. */
-static void compile_options(compiler *c, const schema_node *node, expr_list *out)
+static void add_option(compiler *c, void *context, qn_expr expr)
 {
+    append(c, &((set_options *)context)->exprs, expr);
+}
+
+/* The options of an anyOf that stands alone are sets of their own, unless they are many: then their objects are
+ * followed as one. */
+static void compile_options(compiler *c, const schema_node *node, set_options *out)
+{
+    enum { FEW = 8 };
     const json_t *options = json_object_get(node->schema, "anyOf");
+    const schema_node *around = c->current;
     for (size_t i = 0; i < json_array_size(options) && !c->failed; i++) {
         char index[24];
         node_set set = {0};
         snprintf(index, sizeof index, "%zu", i);
         const schema_node *option = schema_child(c, node, "anyOf", index, json_array_get(options, i));
         schema_set_add(c, &set, option);
-        append(c, out, schema_set_expr(c, &set));
+        if (json_array_size(options) <= FEW || set.count == 0) {
+            append(c, &out->exprs, schema_set_expr(c, &set));
+            continue;
+        }
+        c->current = option;
+        schema_shapes(c, &set, compile_shape, out);
+        c->current = around;
     }
 }
 
 static qn_expr compile_set(compiler *c, const node_set *set)
 {
-    expr_list options = {0};
+    set_options options = {0};
     const char *keyword = set->count == 1 ? schema_sole_keyword(set->nodes[0]->schema) : NULL;
     if (keyword && strcmp(keyword, "anyOf") == 0 &&
         json_array_size(json_object_get(set->nodes[0]->schema, "anyOf")) > 0)
         compile_options(c, set->nodes[0], &options);
     else
         schema_shapes(c, set, compile_shape, &options);
-    return c->failed || options.count == 0 ? QN_NO_WORDS : qn_words_choice(c->b, options.exprs, options.count);
+    schema_objects_each(c, &options.objects, add_option, &options);
+    return c->failed || options.exprs.count == 0 ? QN_NO_WORDS
+                                                 : qn_words_choice(c->b, options.exprs.exprs, options.exprs.count);
 }
 
 static qn_expr use_rule(compiler *c, compiled_set *entry)

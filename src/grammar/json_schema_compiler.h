@@ -26,7 +26,7 @@
 
 enum {
     SCHEMA_MOST_NODES = 1 << 16,    /* schemas at different places */
-    SCHEMA_MOST_SHAPES = 1 << 12,   /* over all sets: what anyOf times anyOf can cost */
+    SCHEMA_MOST_SHAPES = 1 << 12,   /* over all sets, but for the first of each: what anyOf times anyOf can cost */
     SCHEMA_MOST_STEPS = 1 << 17,    /* schemas that were applied to these, or to shapes that were only looked at */
     SCHEMA_MOST_CHAIN = 1000,       /* schemas that lead to each other for the same value */
     SCHEMA_MOST_COMPARED = 1 << 22, /* pairs of values where two enums meet */
@@ -236,16 +236,23 @@ qn_expr schema_number_expr(compiler *c, const shape *s);
 qn_expr schema_set_expr(compiler *c, const node_set *set); /* json_schema.c: compiled once, recursion as rules */
 qn_expr schema_shape_expr(compiler *c, const shape *s);
 qn_expr schema_object_expr(compiler *c, const shape *s);
+bool schema_is_free_object(const shape *s); /* any object is of it */
 qn_expr schema_array_expr(compiler *c, const shape *s);
 qn_expr schema_string_expr(compiler *c, const shape *s, bool bare);
 qn_expr schema_values_expr(compiler *c, const json_t *const *values, size_t count, bool bare);
-qn_expr schema_bare_values_expr(compiler *c, const shape *s);          /* the shape's values, strings as they are */
-qn_expr schema_name_expr(compiler *c, const char *name, size_t bytes); /* a string literal with its quotes */
+qn_expr schema_bare_values_expr(compiler *c, const shape *s);           /* the shape's values, strings as they are */
+qn_expr schema_name_expr(compiler *c, const char *name, size_t bytes);  /* a string literal with its quotes */
+qn_expr schema_spelt_expr(compiler *c, const char *text, size_t bytes); /* without quotes */
 /* What "propertyNames" say (json_schema_names.c): of this name; and all names, where they are listed, as an array or
  * NULL.
  */
 bool schema_name_fits(compiler *c, const shape *s, const char *name, size_t bytes);
 const json_t *schema_listed_names(compiler *c, const shape *s);
+/* Whether patterns or "propertyNames" tell names apart that are not declared; if not, the value of such a member, and
+ * the names that are none of these, with their quotes but the first. */
+bool schema_names_matter(const shape *s);
+qn_expr schema_other_value_expr(compiler *c, const shape *s);
+qn_expr schema_other_names_expr(compiler *c, const schema_text *names, size_t count);
 /* A member whose name is none of these, with its value. */
 qn_expr schema_other_members_expr(compiler *c, const shape *s, const schema_text *names, size_t count);
 

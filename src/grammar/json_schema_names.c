@@ -248,6 +248,29 @@ static void class_set(compiler *c, const shape *s, const name_class *class, cons
         schema_unevaluated_set(c, s, declares_class, &(class_patterns){class, patterns, count}, out);
 }
 
+bool schema_names_matter(const shape *s)
+{
+    bool matter = s->names != NULL;
+    for (const keyword_use *use = s->members; use; use = use->next)
+        matter = matter || json_object_size(json_object_get(use->node->schema, "patternProperties")) > 0;
+    return matter;
+}
+
+qn_expr schema_other_value_expr(compiler *c, const shape *s)
+{
+    node_set set = {0};
+    class_set(c, s, &(name_class){NULL, 0}, NULL, 0, &set);
+    return schema_set_expr(c, &set);
+}
+
+qn_expr schema_other_names_expr(compiler *c, const schema_text *names, size_t count)
+{
+    qn_regex_letters letters = schema_letters(c);
+    const qn_automaton *others = free_names(c, names, count);
+    return others ? qn_words_concat2(c->b, qn_automaton_expr(&c->room, c->b, others, &letters), c->spelling.quote)
+                  : QN_NO_WORDS;
+}
+
 qn_expr schema_other_members_expr(compiler *c, const shape *s, const schema_text *names, size_t count)
 {
     name_pattern patterns[64];

@@ -265,6 +265,7 @@ static void expand_subsets(const expansion *e, const branching *at, size_t count
             if (set >> i & 1)
                 schema_push(&next, at->at, at->keyword, option_node(c, at->at, at->keyword, at->options, i),
                             at->hidden);
+        c->shapes += !e->any;
         expand(&next);
     }
 }
@@ -290,6 +291,7 @@ static void expand_branches(const expansion *e, const branching *at)
         expansion next = *e;
         schema_push(&next, at->at, at->keyword, option_node(c, at->at, at->keyword, at->options, i), at->hidden);
         push_opposites(&next, at, overlap, i);
+        c->shapes += !e->any;
         expand(&next);
     }
     c->branchings--;
@@ -310,7 +312,6 @@ static void expand(expansion *e)
         schema_narrow(c, &e->s, !e->branches && !e->some);
     if ((e->declared_only ? e->s.seen_types : e->s.types) == 0)
         return;
-    c->shapes += !e->any;
     const branching *at = e->branches;
     if (!spend(c, at ? at->at->node : e->s.all ? e->s.all->node : NULL, 1))
         return;

@@ -249,6 +249,13 @@ static qn_expr trie_from(const trie *t, size_t first, size_t last, size_t at)
     return options ? qn_words_choice(c->b, options, n) : QN_NO_WORDS;
 }
 
+qn_expr schema_spelt_expr(compiler *c, const char *text, size_t bytes)
+{
+    schema_text one = {text, bytes, qn_expr_empty(c->b)};
+    trie t = {c, &one, false, true};
+    return trie_from(&t, 0, 1, 0);
+}
+
 qn_expr schema_name_expr(compiler *c, const char *name, size_t bytes)
 {
     schema_text text = {name, bytes, c->spelling.quote};

@@ -61,7 +61,7 @@ static const hostile cases[] = {
      "}}", "too many combinations", NULL, 0},
     /* choices that multiply */
     {"{\"allOf\":[true", ",{\"anyOf\":[{\"minLength\":%1},{\"minItems\":%1},{\"required\":[\"a%1\"]}]}", 30, "]}",
-     "/anyOf/1: too many combinations", NULL, 0},
+     "/anyOf/2: too many combinations", NULL, 0},
     {"{\"type\":\"object\",\"allOf\":[true", ",{\"if\":{\"required\":[\"a%1\"]},\"then\":{\"required\":[\"b%1\"]}}", 30,
      "]}", ": too many combinations", NULL, 0},
     {"{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]", ",\"a%1\":[\"b%1\"]", 40, "}}",
