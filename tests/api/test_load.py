@@ -1,5 +1,6 @@
 """--load: weights resident in memory or mapped, the same tokens either way, and answers while a load goes on."""
 
+import os
 import subprocess
 
 import pytest
@@ -39,6 +40,18 @@ def test_answers_do_not_tell_where_the_weights_are(start_server):
             assert done == wanted > 0
         assert server.stop() is None
     assert seen["resident"] == seen["mapped"] == seen["auto"]
+
+
+def test_resident_weights_outlive_their_file(start_server, tiny, tmp_path):
+    for file in tiny.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    server = start_server("--load", "resident", "--max-model-len", "512",
+                          "--served-model-name", "quern-tiny", model=tmp_path)
+    wait_for(lambda: "in memory after" in server.stderr_text())
+    before = answer(server, PROMPTS[0])["choices"]  # a step takes over what was read
+    os.truncate(tmp_path / "model.safetensors", 60000)
+    assert answer(server, PROMPTS[0])["choices"] == before
 
 
 def test_a_server_can_be_stopped_while_it_loads(start_server):

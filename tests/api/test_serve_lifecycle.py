@@ -203,7 +203,7 @@ def test_weights_that_are_cut_off_in_use_end_the_server_with_a_word(quern_bin, t
     for file in tiny.iterdir():
         if file.is_file():
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    lost = Server(quern_bin, tmp_path, ("--served-model-name", HELLO["model"]), None, tmp_path)
+    lost = Server(quern_bin, tmp_path, ("--served-model-name", HELLO["model"], "--load", "mapped"), None, tmp_path)
     lost.wait_until_ready()
     os.truncate(tmp_path / "model.safetensors", 60000)
     with pytest.raises((OSError, http.client.HTTPException)):
