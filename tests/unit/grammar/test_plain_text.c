@@ -31,8 +31,8 @@ static const char *const WORDS[] = {"a",
                                     "a\xC3\xA9",
                                     "\xE4\xBD\xA0",
                                     "\xE4\xBD",
-                                    "\xD0\xB0"
-                                    "b",
+                                    ("\xD0\xB0"
+                                     "b"),
                                     "zebra",
                                     "Zoo",
                                     "zoom",
