@@ -7,6 +7,7 @@
 #include <liburing.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -20,8 +21,14 @@ struct qn_async_reader {
     struct io_uring ring;
     size_t depth, under_way;
     uint64_t patience_us;
+    uint64_t moved_us; /* when a read got on last, or the first of those under way was started */
+    uint64_t moves;    /* how often one did */
+    int submit_error;  /* of the last submission: an errno, or 0 */
     queue urgent, hoped;
 };
+
+/* What a wait is given however long nothing has got on. */
+static const uint64_t GRACE_US = 1000000;
 
 static qn_status fail_setup(qn_error *err, int error)
 {
@@ -47,14 +54,6 @@ qn_status qn_async_reader_new(size_t depth, uint64_t patience_us, qn_async_reade
     }
     *out = reader;
     return QN_OK;
-}
-
-void qn_async_reader_free(qn_async_reader *reader)
-{
-    if (!reader)
-        return;
-    io_uring_queue_exit(&reader->ring);
-    qn_free(reader);
 }
 
 static void push(queue *q, qn_async_read *read)
@@ -128,11 +127,19 @@ static void submit_queued(qn_async_reader *reader)
             read = pop(&reader->hoped);
         if (!read)
             break;
+        if (reader->under_way++ == 0)
+            reader->moved_us = qn_now_us();
         read->state = QN_ASYNC_UNDER_WAY;
         ask(reader, read);
-        reader->under_way++;
     }
-    io_uring_submit(&reader->ring);
+    int submitted = io_uring_submit(&reader->ring); /* what it did not take is submitted with the next */
+    reader->submit_error = submitted < 0 ? -submitted : 0;
+}
+
+static void note_move(qn_async_reader *reader)
+{
+    reader->moved_us = qn_now_us();
+    reader->moves++;
 }
 
 static void finish(qn_async_reader *reader, qn_async_read *read, int error)
@@ -140,6 +147,7 @@ static void finish(qn_async_reader *reader, qn_async_read *read, int error)
     read->error = error;
     read->state = QN_ASYNC_DONE;
     reader->under_way--;
+    note_move(reader);
 }
 
 static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
@@ -147,7 +155,7 @@ static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
     size_t before = read->got;
     if (qn_fault_hit(QN_FAULT_READ))
         result = -EIO;
-    if (result == -EINTR || result == -EAGAIN) {
+    if (result == -EINTR || result == -EAGAIN) { /* which is no getting on: a device may say so for ever */
         ask(reader, read);
         return;
     }
@@ -160,22 +168,23 @@ static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
         finish(reader, read, 0);
     else if (result == 0 || read->got / QN_DIRECT_ALIGNMENT == before / QN_DIRECT_ALIGNMENT)
         finish(reader, read, QN_ASYNC_CUT_OFF);
-    else
+    else {
+        note_move(reader);
         ask(reader, read);
+    }
 }
 
-static bool collect(qn_async_reader *reader)
+/* Takes the answers that were there at its start: those that come meanwhile to what is asked for again wait. */
+static void collect(qn_async_reader *reader)
 {
     struct io_uring_cqe *answer;
-    bool any = false;
-    while (io_uring_peek_cqe(&reader->ring, &answer) == 0) {
+    unsigned ready = io_uring_cq_ready(&reader->ring);
+    while (ready-- > 0 && io_uring_peek_cqe(&reader->ring, &answer) == 0) {
         qn_async_read *read = io_uring_cqe_get_data(answer);
         int result = answer->res;
         io_uring_cqe_seen(&reader->ring, answer);
         take_note(reader, read, result);
-        any = true;
     }
-    return any;
 }
 
 void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool urgent)
@@ -199,41 +208,63 @@ void qn_async_reader_poll(qn_async_reader *reader)
     submit_queued(reader);
 }
 
-/* QN_RESOURCE: nothing was done within the patience. `what`: to be named then. */
-static qn_status wait_for_answer(qn_async_reader *reader, const char *what, qn_error *err)
+static qn_status fail_stalled(const qn_async_reader *reader, const char *what, qn_error *err)
 {
+    if (reader->submit_error != 0)
+        return qn_fail_errno(err, what, "submit a read of", reader->submit_error);
+    return qn_fail(
+        err, QN_RESOURCE,
+        "%s: no read has got on for %.1f s: see whether the disk is well (dmesg tells), or take a faster one", what,
+        (double)(qn_now_us() - reader->moved_us) / 1e6);
+}
+
+/* Until some read gets on, or none is under way. `what`: to be named when that takes too long. */
+static qn_status wait_for_move(qn_async_reader *reader, const char *what, qn_error *err)
+{
+    uint64_t seen = reader->moves;
     qn_async_reader_poll(reader);
-    if (reader->under_way == 0)
-        return QN_OK;
-    struct io_uring_cqe *answer;
-    struct __kernel_timespec patience = {.tv_sec = (long long)(reader->patience_us / 1000000),
-                                         .tv_nsec = (long long)(reader->patience_us % 1000000) * 1000};
-    int result;
-    do
-        result = io_uring_wait_cqe_timeout(&reader->ring, &answer, &patience);
-    while (result == -EINTR);
-    if (result == -ETIME)
-        return qn_fail(err, QN_RESOURCE,
-                       "%s: no read has got on for %.1f s: see whether the disk is well (dmesg tells), or take a "
-                       "faster one",
-                       what, (double)reader->patience_us / 1e6);
-    if (result < 0)
-        return qn_fail_errno(err, what, "wait for a read of", -result);
-    qn_async_reader_poll(reader);
+    uint64_t grace = qn_now_us() + (reader->patience_us < GRACE_US ? reader->patience_us : GRACE_US);
+    uint64_t patience = reader->moved_us + reader->patience_us, end = patience > grace ? patience : grace;
+    while (reader->moves == seen && reader->under_way > 0) {
+        uint64_t now = qn_now_us();
+        if (now >= end)
+            return fail_stalled(reader, what, err);
+        struct io_uring_cqe *answer;
+        struct __kernel_timespec left = {.tv_sec = (long long)((end - now) / 1000000),
+                                         .tv_nsec = (long long)((end - now) % 1000000) * 1000};
+        int result = io_uring_wait_cqe_timeout(&reader->ring, &answer, &left);
+        if (result < 0 && result != -ETIME && result != -EINTR && result != -EAGAIN)
+            return qn_fail_errno(err, what, "wait for a read of", -result);
+        qn_async_reader_poll(reader);
+    }
     return QN_OK;
+}
+
+bool qn_async_reader_free(qn_async_reader *reader)
+{
+    if (!reader)
+        return true;
+    qn_error err;
+    reader->urgent = reader->hoped = (queue){0};
+    while (reader->under_way > 0 && wait_for_move(reader, "disk", &err) == QN_OK) {
+    }
+    bool ended = reader->under_way == 0;
+    io_uring_queue_exit(&reader->ring);
+    qn_free(reader);
+    return ended;
 }
 
 qn_status qn_async_reader_wait_any(qn_async_reader *reader, qn_error *err)
 {
     const qn_async_read *next = reader->urgent.first ? reader->urgent.first : reader->hoped.first;
-    return wait_for_answer(reader, next ? qn_direct_reader_path(next->file) : "disk", err);
+    return wait_for_move(reader, next ? qn_direct_reader_path(next->file) : "disk", err);
 }
 
 qn_status qn_async_reader_wait(qn_async_reader *reader, const qn_async_read *read, qn_error *err)
 {
     const char *path = qn_direct_reader_path(read->file);
     while (read->state == QN_ASYNC_QUEUED || read->state == QN_ASYNC_UNDER_WAY) {
-        qn_status status = wait_for_answer(reader, path, err);
+        qn_status status = wait_for_move(reader, path, err);
         if (status != QN_OK)
             return status;
     }

@@ -5,7 +5,8 @@
  * called off: until it is done, its buffer and the qn_async_read itself stay where they are. One thread uses a reader.
  *
  * Nothing waits for ever: a wait ends with an error once no read at all has got on for the reader's patience. The read
- * is then still under way, and may be waited for again. */
+ * is then still under way, and may be waited for again; until something does get on, such waits last a second at most.
+ */
 #ifndef QN_BASE_ASYNC_READER_H
 #define QN_BASE_ASYNC_READER_H
 
@@ -25,8 +26,7 @@ typedef struct qn_async_read {
     const qn_direct_reader *file;
     uint64_t offset;
     size_t bytes;
-    void *buffer; /* aligned to QN_DIRECT_ALIGNMENT, qn_direct_buffer_bytes(bytes) long, of mmap: the system may still
-                     write to it after qn_async_reader_free, until it is unmapped */
+    void *buffer; /* aligned to QN_DIRECT_ALIGNMENT, qn_direct_buffer_bytes(bytes) long */
     /* the reader's, zero before the first start; a read that is done may be started again */
     qn_async_state state;
     int error;  /* of a read that is done: an errno, 0 when all bytes are there, or QN_ASYNC_CUT_OFF */
@@ -38,7 +38,9 @@ enum { QN_ASYNC_CUT_OFF = -1, QN_ASYNC_MAX_DEPTH = 256 };
 
 /* QN_RESOURCE where the system does not allow io_uring. depth: 1..QN_ASYNC_MAX_DEPTH. */
 qn_status qn_async_reader_new(size_t depth, uint64_t patience_us, qn_async_reader **out, qn_error *err);
-void qn_async_reader_free(qn_async_reader *reader); /* NULL is fine; does not wait for what is under way */
+/* Waits for what is under way, as long as its patience lasts; what is queued is forgotten. False: a read never ended,
+ * and the system may yet write to its buffer, which must stay mapped. NULL is fine. */
+bool qn_async_reader_free(qn_async_reader *reader);
 
 /* Never waits. An urgent start of a read that is queued already moves it forward. */
 void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool urgent);
@@ -46,7 +48,7 @@ void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool ur
 /* Takes note of what is done, and starts what is queued; never waits. */
 void qn_async_reader_poll(qn_async_reader *reader);
 
-/* Waits until some read is done, whichever. QN_OK at once when none is queued or under way. */
+/* Waits until some read has got on, whichever. QN_OK at once when none is queued or under way. */
 qn_status qn_async_reader_wait_any(qn_async_reader *reader, qn_error *err);
 
 /* Waits until this read is done and tells how it went: QN_RESOURCE for a failed read, or one that got nowhere;

@@ -79,6 +79,10 @@ static qn_status open_file(qn_direct_reader *reader, qn_error *err)
         return qn_fail_errno(err, reader->path, "examine", errno);
     if (!S_ISREG(info.st_mode))
         return qn_fail(err, QN_BAD_INPUT, "%s: is not a regular file: name a file", reader->path);
+    /* it was to keep the open from waiting for the other end of a pipe; io_uring would take it for more */
+    int flags = fcntl(reader->fd, F_GETFL);
+    if (flags < 0 || fcntl(reader->fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
+        return qn_fail_errno(err, reader->path, "examine", errno);
     reader->bytes = (uint64_t)info.st_size;
     return QN_OK;
 }

@@ -11,8 +11,8 @@
 #include <assert.h>
 
 #include "base/memory.h"
+#include "base/prefault.h"
 #include "base/system_memory.h"
-#include "kv/prefault.h"
 
 struct qn_kv_pool {
     qn_kv_layout layout;
@@ -45,7 +45,7 @@ static qn_status allocate_blocks(qn_kv_pool *pool, bool prefault, qn_error *err)
         return qn_fail_memory(err, "KV cache", bytes);
     size_t past = (uintptr_t)pool->allocation % QN_KV_BLOCK_ALIGNMENT;
     pool->blocks = (uint8_t *)pool->allocation + (QN_KV_BLOCK_ALIGNMENT - past) % QN_KV_BLOCK_ALIGNMENT;
-    return prefault ? qn_kv_prefault(pool->blocks, pool->block_count * pool->layout.block_bytes, err) : QN_OK;
+    return prefault ? qn_prefault(pool->blocks, pool->block_count * pool->layout.block_bytes, "KV cache", err) : QN_OK;
 }
 
 static size_t table_bytes(const qn_kv_pool *pool)

@@ -6,17 +6,20 @@
  * which is the same as letting all others fade. */
 #include "model/expert_cache.h"
 
+#include <assert.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/async_reader.h"
 #include "base/clock.h"
+#include "base/huge_memory.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/prefault.h"
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "checkpoint/view_map.h"
 
-enum { PARTS = 6, READS_UNDER_WAY = 32, NO_SLOT = -1 };
+enum { PARTS = 6, READS_UNDER_WAY = 64, NO_SLOT = -1 };
 
 static const double HEAT_LIMIT = 1e200, FADING_STEPS = 2048;
 
@@ -24,8 +27,8 @@ typedef struct slot {
     size_t expert; /* layer * experts + id */
     bool owned;    /* by that expert */
     bool held, ahead;
-    uint64_t used; /* count of holds then */
-    uint8_t *memory;
+    bool dropped;          /* what its reads left in the page cache was given back */
+    uint64_t used, wanted; /* count of holds then */
     qn_async_read parts[PARTS];
 } slot;
 
@@ -37,8 +40,7 @@ struct qn_expert_cache {
     size_t experts, served_layers; /* of a layer; layers that are served */
     size_t part_bytes[PARTS];      /* 0: this part does not exist (scales of BF16) */
     size_t slot_bytes, slot_count;
-    uint8_t *memory;
-    size_t memory_bytes;
+    qn_huge_memory memory;
     slot *slots;
     int32_t *slot_of; /* [layers * experts], or NO_SLOT */
     double *heat;     /* [layers * experts] */
@@ -109,6 +111,12 @@ static qn_status open_files(qn_expert_cache *cache, const qn_checkpoint *checkpo
         return qn_fail_memory(err, "table of files", cache->map.count * sizeof(qn_direct_reader *));
     for (size_t i = 0; i < cache->map.count && status == QN_OK; i++)
         status = qn_direct_reader_open(cache->map.files[i].path, &cache->files[i], err);
+    size_t buffered = 0;
+    for (size_t i = 0; i < cache->map.count && status == QN_OK; i++)
+        buffered += qn_direct_reader_is_buffered(cache->files[i]);
+    if (buffered > 0)
+        qn_log("expert cache: the file system refuses direct reads of %zu of %zu files: they go through the page cache",
+               buffered, cache->map.count);
     return status;
 }
 
@@ -116,18 +124,13 @@ static qn_status open_files(qn_expert_cache *cache, const qn_checkpoint *checkpo
 static qn_status make_memory(qn_expert_cache *cache, qn_error *err)
 {
     size_t available = qn_memory_available("");
-    cache->memory_bytes = cache->slot_bytes * cache->slot_count; /* at most what was asked for */
-    if (available > 0 && cache->memory_bytes > available)
+    size_t bytes = cache->slot_bytes * cache->slot_count; /* at most what was asked for */
+    if (available > 0 && bytes > available)
         return qn_fail_field(err, QN_RESOURCE, "expert-cache",
                              "--expert-cache: %zu bytes are asked for and %zu of memory are available: give less",
-                             cache->memory_bytes, available);
-    cache->memory = qn_direct_buffer_new(cache->memory_bytes);
-    if (!cache->memory)
-        return qn_fail_memory(err, "expert cache", cache->memory_bytes);
-    (void)madvise(cache->memory, cache->memory_bytes, MADV_HUGEPAGE);
-    if (madvise(cache->memory, cache->memory_bytes, MADV_POPULATE_WRITE) != 0)
-        memset(cache->memory, 0, cache->memory_bytes);
-    return QN_OK;
+                             bytes, available);
+    qn_status status = qn_huge_memory_new(bytes, true, "expert cache", &cache->memory, err);
+    return status == QN_OK ? qn_prefault(cache->memory.data, bytes, "expert cache", err) : status;
 }
 
 static qn_status make_tables(qn_expert_cache *cache, qn_error *err)
@@ -144,8 +147,7 @@ static qn_status make_tables(qn_expert_cache *cache, qn_error *err)
         cache->slot_of[i] = NO_SLOT;
     for (size_t i = 0; i < cache->slot_count; i++) {
         slot *s = &cache->slots[i];
-        s->memory = cache->memory + i * cache->slot_bytes;
-        uint8_t *at = s->memory;
+        uint8_t *at = cache->memory.data + i * cache->slot_bytes;
         for (size_t p = 0; p < PARTS; p++) {
             s->parts[p] = (qn_async_read){.bytes = cache->part_bytes[p], .buffer = at};
             at += cache->part_bytes[p] > 0 ? qn_direct_buffer_bytes(cache->part_bytes[p]) : 0;
@@ -173,6 +175,7 @@ static qn_status make(qn_expert_cache *cache, const qn_checkpoint *checkpoint, s
                              "--expert-cache: %zu bytes hold %zu experts, and %zu are the least: give at least %zu",
                              bytes, cache->slot_count, least, least * cache->slot_bytes);
     cache->warmth = 1;
+    cache->holds = 1; /* so that no slot counts as wanted */
     for (size_t i = 0; i < cache->weights->layer_count; i++)
         cache->served_layers += qn_expert_cache_serves(cache, i);
     qn_status status = open_files(cache, checkpoint, err);
@@ -203,12 +206,15 @@ void qn_expert_cache_free(qn_expert_cache *cache)
 {
     if (!cache)
         return;
-    qn_async_reader_free(cache->reader);
+    bool ended = qn_async_reader_free(cache->reader);
     for (size_t i = 0; cache->files && i < cache->map.count; i++)
         qn_direct_reader_close(cache->files[i]);
     qn_free(cache->files);
     qn_view_map_free(&cache->map);
-    qn_direct_buffer_free(cache->memory, cache->memory_bytes);
+    if (ended)
+        qn_huge_memory_free(&cache->memory);
+    else
+        qn_log("expert cache: its %zu bytes stay taken: a read from the disk never ended", cache->memory.bytes);
     qn_free(cache->slots);
     qn_free(cache->held);
     qn_free(cache->slot_of);
@@ -218,7 +224,7 @@ void qn_expert_cache_free(qn_expert_cache *cache)
 
 size_t qn_expert_cache_memory(const qn_expert_cache *cache)
 {
-    return cache->memory_bytes;
+    return cache->memory.bytes;
 }
 
 size_t qn_expert_cache_disk_bytes(const qn_expert_cache *cache)
@@ -268,23 +274,17 @@ static bool is_there(const slot *s)
     return true;
 }
 
-/* What was read ahead of time counts as used: it is about to be. */
-static double heat_of(const qn_expert_cache *cache, const slot *s)
-{
-    return cache->heat[s->expert] + (s->ahead ? cache->warmth : 0);
-}
-
-/* The slot to be given away, or NULL: all are held, or are being read into. */
+/* The slot to be given away, or NULL: all are held, wanted next, or being read into. */
 static slot *find_victim(qn_expert_cache *cache)
 {
     slot *best = NULL;
     for (size_t i = 0; i < cache->slot_count; i++) {
         slot *s = &cache->slots[i];
-        if (s->held || is_under_way(s))
+        if (s->held || s->wanted == cache->holds || is_under_way(s))
             continue;
         if (!s->owned)
             return s;
-        double heat = heat_of(cache, s), least = best ? heat_of(cache, best) : 0;
+        double heat = cache->heat[s->expert], least = best ? cache->heat[best->expert] : 0;
         if (!best || heat < least || (heat <= least && s->used < best->used))
             best = s;
     }
@@ -310,7 +310,7 @@ static void give(qn_expert_cache *cache, slot *s, size_t layer, size_t id)
         cache->slot_of[s->expert] = NO_SLOT;
     s->expert = layer * cache->experts + id;
     s->owned = true;
-    s->ahead = false;
+    s->ahead = s->dropped = false;
     cache->slot_of[s->expert] = (int32_t)(s - cache->slots);
     const uint8_t *data[PARTS];
     size_t bytes[PARTS];
@@ -319,8 +319,12 @@ static void give(qn_expert_cache *cache, slot *s, size_t layer, size_t id)
         qn_async_read *part = &s->parts[p];
         size_t file = 0;
         part->state = QN_ASYNC_IDLE;
-        if (part->bytes > 0 && qn_view_map_find(&cache->map, data[p], &file, &part->offset))
-            part->file = cache->files[file];
+        if (part->bytes == 0)
+            continue;
+        bool found = qn_view_map_find(&cache->map, data[p], &file, &part->offset);
+        assert(found); /* the weights are the checkpoint's views */
+        (void)found;
+        part->file = cache->files[file];
     }
 }
 
@@ -397,9 +401,20 @@ static qn_matrix matrix_in(const qn_matrix *on_disk, const qn_async_read *data, 
     return m;
 }
 
+/* Files that can't be read directly leave a copy in the page cache. */
+static void drop_copies(slot *s)
+{
+    for (size_t p = 0; p < PARTS && !s->dropped; p++) {
+        const qn_async_read *part = &s->parts[p];
+        if (part->bytes > 0 && qn_direct_reader_is_buffered(part->file))
+            qn_direct_reader_drop(part->file, part->offset, part->bytes);
+    }
+    s->dropped = true;
+}
+
 static qn_status wait_for(qn_expert_cache *cache, size_t layer, int32_t id, qn_expert_views *views, qn_error *err)
 {
-    const slot *s = slot_of(cache, layer, id);
+    slot *s = slot_of(cache, layer, id);
     for (size_t p = 0; p < PARTS; p++) {
         if (s->parts[p].bytes == 0)
             continue;
@@ -407,6 +422,7 @@ static qn_status wait_for(qn_expert_cache *cache, size_t layer, int32_t id, qn_e
         if (status != QN_OK)
             return status;
     }
+    drop_copies(s);
     const qn_mlp_weights *w = &cache->weights->layers[layer].experts;
     views->gate = matrix_in(&w->gate[id], &s->parts[0], &s->parts[1]);
     views->up = matrix_in(&w->up[id], &s->parts[2], &s->parts[3]);
@@ -429,6 +445,11 @@ qn_status qn_expert_cache_hold(qn_expert_cache *cache, size_t layer, const int32
 void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
+        slot *s = slot_of(cache, layer, experts[i]);
+        if (s)
+            s->wanted = cache->holds;
+    }
+    for (size_t i = 0; i < count; i++) {
         if (slot_of(cache, layer, experts[i]))
             continue;
         slot *s = find_victim(cache);
@@ -436,10 +457,15 @@ void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *e
             break;
         give(cache, s, layer, (size_t)experts[i]);
         s->ahead = true;
-        s->used = cache->holds;
+        s->used = s->wanted = cache->holds;
         cache->figures.ahead++;
         start_parts(cache, s, false);
     }
+    qn_async_reader_poll(cache->reader);
+}
+
+void qn_expert_cache_poll(qn_expert_cache *cache)
+{
     qn_async_reader_poll(cache->reader);
 }
 

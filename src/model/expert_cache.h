@@ -61,8 +61,12 @@ const qn_expert_cache_figures *qn_expert_cache_figures_of(const qn_expert_cache 
 qn_status qn_expert_cache_hold(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count,
                                qn_expert_views *views, qn_error *err);
 
-/* Starts reading those that are not there, as far as there is room beside what is held. Never waits. */
+/* Starts reading those that are not there, as far as there is room beside what is held; all of them stay until the next
+ * hold. Never waits. */
 void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count);
+
+/* Takes note of reads that are done and starts those that queue: to be called now and then while a layer computes. */
+void qn_expert_cache_poll(qn_expert_cache *cache);
 
 /* How many of these are neither there nor under way. */
 size_t qn_expert_cache_lacks(const qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count);

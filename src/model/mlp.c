@@ -342,6 +342,8 @@ static void run_wave(mlp *m)
     const qn_step *step = m->step;
     wave_rows rows = rows_of_wave(m);
     qn_pool_run(step->pool, lay_out_items(m), gate_and_up, m);
+    if (is_cached(m))
+        qn_expert_cache_poll(step->expert_cache);
     qn_for_rows(step->pool, qn_ceil_div(rows.pairs + rows.shared, PACK_BATCH), pack_activations, &rows);
     qn_pool_run(step->pool, lay_out_down(m), down_tile, m);
 }

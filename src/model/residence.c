@@ -6,6 +6,7 @@
  * tells the end. */
 #include "model/residence.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -171,10 +172,13 @@ static void *help(void *context)
 static void read_all(qn_residence *r)
 {
     pthread_t helper[DEPTH - 1];
+    assert(r->plan.request_count > 0); /* a model has an embedding at least */
     size_t wanted = qn_min_size(DEPTH, r->plan.request_count) - 1, count = 0;
     qn_error err;
     while (count < wanted && qn_thread_start(&helper[count], "quern-load", help, r, &err) == QN_OK)
         count++;
+    if (count < wanted)
+        qn_log("load: goes on with %zu threads instead of %zu: %s", count + 1, wanted + 1, err.message);
     while (read_one(r))
         drop_published(r);
     for (size_t i = 0; i < count; i++)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
-#include "kv/prefault.h"
+#include "base/prefault.h"
 
 enum { PAGES = 64 };
 
@@ -44,9 +44,9 @@ static void test_makes_pages_resident(void **state)
         size_t bytes = (PAGES - 3) * page_bytes;
         from[100] = 42;
         if (touch)
-            qn_kv_touch_pages(from, bytes);
+            qn_touch_pages(from, bytes);
         else
-            assert_int_equal(qn_kv_prefault(from, bytes, &err), QN_OK);
+            assert_int_equal(qn_prefault(from, bytes, "KV cache", &err), QN_OK);
         assert_in_range(resident_pages(start, page_bytes), PAGES - 2, PAGES);
         assert_int_equal(from[100], 42);
         assert_int_equal(munmap(start, PAGES * page_bytes), 0);
@@ -60,9 +60,9 @@ static void test_tells_lack_of_memory(void **state)
     uint8_t *start = map_pages(page_bytes);
     qn_error err;
     qn_fault_arm(QN_FAULT_WRITE, 1);
-    assert_int_equal(qn_kv_prefault(start, PAGES * page_bytes, &err), QN_RESOURCE);
+    assert_int_equal(qn_prefault(start, PAGES * page_bytes, "KV cache", &err), QN_RESOURCE);
     qn_fault_disarm();
-    assert_non_null(strstr(err.message, "use a smaller cache"));
+    assert_non_null(strstr(err.message, "KV cache: making"));
     assert_int_equal(munmap(start, PAGES * page_bytes), 0);
 }
 

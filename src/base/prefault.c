@@ -1,6 +1,6 @@
 /* One system call for many pages; where the kernel does not know it, a write to each. Memory that is merely allocated
  * may be promised to several processes at once: only a page that was written is really there. */
-#include "kv/prefault.h"
+#include "base/prefault.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -32,7 +32,7 @@ static int populate(void *start, size_t bytes)
     return 0;
 }
 
-void qn_kv_touch_pages(void *start, size_t bytes)
+void qn_touch_pages(void *start, size_t bytes)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     volatile uint8_t *at = start;
@@ -42,7 +42,7 @@ void qn_kv_touch_pages(void *start, size_t bytes)
         at[bytes - 1] = at[bytes - 1];
 }
 
-qn_status qn_kv_prefault(void *start, size_t bytes, qn_error *err)
+qn_status qn_prefault(void *start, size_t bytes, const char *what, qn_error *err)
 {
     /* the calls want whole pages; the neighbours that come along are pages of the same allocator */
     size_t before = (uintptr_t)start % (size_t)sysconf(_SC_PAGESIZE);
@@ -50,9 +50,9 @@ qn_status qn_kv_prefault(void *start, size_t bytes, qn_error *err)
     (void)madvise(first_page, bytes + before, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
     int error = populate(first_page, bytes + before);
     if (is_lack_of_memory(error))
-        return qn_fail(err, QN_RESOURCE, "KV cache: making %zu bytes resident: %s: use a smaller cache", bytes,
+        return qn_fail(err, QN_RESOURCE, "%s: making %zu bytes resident: %s: use a smaller one", what, bytes,
                        strerror(error));
     if (error != 0)
-        qn_kv_touch_pages(start, bytes);
+        qn_touch_pages(start, bytes);
     return QN_OK;
 }
