@@ -31,7 +31,7 @@ static void add_run_options(qn_bench_model *b)
          .kind = QN_OPTION_SIZE,
          .value = &b->speed.threads,
          .value_name = "N",
-         .help = "threads that compute (default: as many as CPUs)",
+         .help = "threads that compute (default: all CPUs, or what a CPU quota pays for)",
          .min = 1,
          .max = QN_POOL_MAX_THREADS},
         {.name = "expert-cache",

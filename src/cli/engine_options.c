@@ -14,7 +14,7 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .kind = QN_OPTION_SIZE,
          .value = &flags->threads,
          .value_name = "N",
-         .help = "threads that compute (default: as many as CPUs)",
+         .help = "threads that compute (default: all CPUs, or what a CPU quota pays for)",
          .min = 1,
          .max = QN_POOL_MAX_THREADS},
         {.name = "load",

@@ -78,7 +78,7 @@ static void add_options(arguments *a)
          .kind = QN_OPTION_SIZE,
          .value = &a->threads,
          .value_name = "N",
-         .help = "threads that compute (default: as many as CPUs)",
+         .help = "threads that compute (default: all CPUs, or what a CPU quota pays for)",
          .min = 1,
          .max = QN_POOL_MAX_THREADS},
         {.name = "json", .kind = QN_OPTION_FLAG, .value = &a->json, .help = "progress and result as JSON lines"},

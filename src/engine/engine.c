@@ -79,6 +79,10 @@ static qn_status load_weights(qn_engine *engine, const qn_engine_options *option
                                        .wake = wake_engine,
                                        .wake_context = engine};
     qn_status status = qn_model_load(engine->model, &load, err);
+    if (status == QN_RESOURCE && options->load == QN_LOAD_AUTO) {
+        qn_log("load: weights mapped after all: %s", err->message);
+        return QN_OK;
+    }
     if (status == QN_OK && !options->load_in_background) {
         qn_model_await_load(engine->model);
     }
