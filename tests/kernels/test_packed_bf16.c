@@ -123,10 +123,16 @@ static void check_all_sizes(exceptions how)
     random_state random = random_start();
     for (size_t t = 0; t < count; t++) {
         static const size_t cols[] = {96, 128, 512, 2048, 6144, 12288, 16384};
-        for (size_t c = 0; c < sizeof cols / sizeof cols[0]; c++)
-            check_products(&random, tables[t].kernels, cols[c], how);
-        for (int round = 0; round < 8; round++)
-            check_products(&random, tables[t].kernels, random_cols(&random), how);
+        for (int form = 0; form < (tables[t].set_form ? 2 : 1); form++) {
+            if (tables[t].set_form)
+                tables[t].set_form(form == 0 ? QN_FORM_PAIRS : QN_FORM_WIDE);
+            for (size_t c = 0; c < sizeof cols / sizeof cols[0]; c++)
+                check_products(&random, tables[t].kernels, cols[c], how);
+            for (int round = 0; round < 8; round++)
+                check_products(&random, tables[t].kernels, random_cols(&random), how);
+            if (tables[t].set_form)
+                tables[t].set_form(QN_FORM_UNKNOWN);
+        }
     }
 }
 
