@@ -146,8 +146,7 @@ static void add_options(arguments *a)
          .value_name = "NAME",
          .help =
              "matmul_mxfp4, matmul_bf16, matmul_packed, transposed, attend, index_scores or topk; may be given several "
-             "times "
-             "(default: all)"},
+             "times (default: all)"},
         {.name = "rows",
          .kind = QN_OPTION_STRING,
          .value = &a->rows,

@@ -11,6 +11,7 @@
  * on them.
  *
  * Inside of a string nearly every token may follow, and looking at each would take some milliseconds. So the tokens of
+ * plain text, most of a vocabulary, lie apart in the trie, and where they are all taken alike (plain_text.h) they are
  * not walked at all. */
 #include "grammar/token_mask.h"
 

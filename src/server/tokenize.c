@@ -155,23 +155,21 @@ static const qn_field text_fields[] = {
     {.name = "return_token_strs"},
     {.name = "add_generation_prompt"},
     {.name = "continue_final_message"},
-    {.name = "chat_template_kwargs"},
-    {.name = "reasoning_effort"},
     {.name = "thinking"},
     {.name = "add_special_tokens", .rule = QN_FIELD_FREE}, /* there are none to add */
     {.name = "user", .rule = QN_FIELD_FREE},
-    {.name = "chat_template", .rule = QN_FIELD_NEUTRAL},
-    {.name = "mm_processor_kwargs", .rule = QN_FIELD_NEUTRAL},
 };
-const qn_field_table qn_tokenize_fields = {.fields = text_fields, .count = sizeof text_fields / sizeof text_fields[0]};
+static const qn_field_table *const also[] = {&qn_template_fields, NULL};
+const qn_field_table qn_tokenize_fields = {.fields = text_fields,
+                                           .count = sizeof text_fields / sizeof text_fields[0],
+                                           .also = also};
 
 static qn_status tokenize(qn_server *server, const json_t *document, qn_buffer *out, qn_error *err)
 {
     bool with_strings = false;
     qn_unknown_fields unknown = {0};
     qn_tokens tokens = {0};
-    qn_status status = qn_fields_check(document, text_fields, sizeof text_fields / sizeof text_fields[0], &unknown,
-                                       err);
+    qn_status status = qn_field_table_check(document, &qn_tokenize_fields, &unknown, err);
     if (status == QN_OK) {
         qn_server_report_fields(server, "", &unknown);
         status = qn_field_boolean(document, "return_token_strs", &with_strings, err);
