@@ -16,6 +16,7 @@
 #define qn_avx512bf16_index_scores qn_avx512bf16_emulated_index_scores
 #define qn_avx512bf16_form qn_avx512bf16_emulated_form
 #define qn_avx512bf16_set_form qn_avx512bf16_emulated_set_form
+#define qn_avx512bf16_forms_agree qn_avx512bf16_emulated_forms_agree
 #define qn_avx512bf16_cross_queries qn_avx512bf16_emulated_cross_queries
 #define qn_avx512bf16_cross_keys qn_avx512bf16_emulated_cross_keys
 

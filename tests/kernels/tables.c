@@ -12,14 +12,19 @@ extern const qn_kernels qn_kernels_avx512bf16_emulated;
 void qn_avx512bf16_emulated_set_form(qn_dot_form form);
 #endif
 
+/* A CPU whose vdpbf16ps has bits of its own is given no choice: there is one form then. */
+static void (*form_setter(const qn_kernels *kernels))(qn_dot_form)
+{
+    return kernels == &qn_kernels_avx512bf16 && qn_avx512bf16_forms_agree() ? qn_avx512bf16_set_form : NULL;
+}
+
 size_t tested_tables(tested_table out[TESTED_TABLES_MAX])
 {
     size_t count, used = 0;
     const qn_kernels *const *all = qn_kernels_all(&count);
     for (size_t i = count; i-- > 0;)
         if (qn_kernels_supported(all[i]))
-            out[used++] = (tested_table){all[i], all[i]->name,
-                                         all[i] == &qn_kernels_avx512bf16 ? qn_avx512bf16_set_form : NULL};
+            out[used++] = (tested_table){all[i], all[i]->name, form_setter(all[i])};
 #ifdef QUERN_HAVE_EMULATED
     out[used++] = (tested_table){&qn_kernels_avx512bf16_emulated, "avx512bf16-emulated",
                                  qn_avx512bf16_emulated_set_form};
@@ -34,6 +39,8 @@ void print_tested_tables(void)
     for (size_t i = 0; i < count; i++)
         printf("table %s: %s\n", all[i]->name,
                qn_kernels_supported(all[i]) ? "tested natively" : "NOT RUN natively: this CPU does not have it");
+    if (qn_kernels_supported(&qn_kernels_avx512bf16) && !qn_avx512bf16_forms_agree())
+        printf("table avx512bf16: its products have one form here: vdpbf16ps has other bits than two FMAs\n");
 #ifdef QUERN_HAVE_EMULATED
     printf("table avx512bf16: tested emulated, its sources compiled through SIMDe\n");
 #else

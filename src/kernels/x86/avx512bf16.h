@@ -41,6 +41,9 @@ qn_dot_form qn_avx512bf16_form(void);
 /* For tests: while nothing else runs, and not between index_pack and index_scores. */
 void qn_avx512bf16_set_form(qn_dot_form form);
 
+/* Whether this CPU's vdpbf16ps gives the bits of the two FMAs. Where it does not, QN_FORM_PAIRS is always taken. */
+bool qn_avx512bf16_forms_agree(void);
+
 size_t qn_avx512bf16_attend_scratch_bytes(size_t heads, size_t latent, size_t rope);
 void qn_avx512bf16_attend(float *out, const float *q, size_t heads, size_t latent, size_t rope, float scale,
                           const void *const *keys, size_t key_count, void *scratch);

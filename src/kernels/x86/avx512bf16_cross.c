@@ -52,9 +52,8 @@ static uint16_t random_bf16(uint64_t *state, unsigned exponents)
     return (uint16_t)((bits & 0x807f) | ((bits >> 16) % (exponents + 1)) << 7);
 }
 
-/* Whether this CPU's vdpbf16ps gives the bits of the two FMAs: in 16,384 cases with sums of all sizes, such that cancel
- * the odd product, and results and operands that are subnormal. */
-static bool forms_agree(void)
+/* In 16,384 cases: sums of all sizes, such that cancel the odd product, and results and operands that are subnormal. */
+bool qn_avx512bf16_forms_agree(void)
 {
     enum { VECTORS = 1024, LARGEST = 188 /* exponent: products stay finite */ };
     uint64_t state = 0x9e3779b97f4a7c15u;
@@ -91,7 +90,7 @@ static bool forms_agree(void)
 static qn_dot_form faster_form(void)
 {
     uint64_t pairs = UINT64_MAX, wide = UINT64_MAX;
-    if (!forms_agree())
+    if (!qn_avx512bf16_forms_agree())
         return QN_FORM_PAIRS;
     for (int i = 0; i < TRIALS; i++) {
         uint64_t took = ns_of(trial_pairs);

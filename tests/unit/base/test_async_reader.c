@@ -109,7 +109,7 @@ static void read_all_ways(bool buffered, size_t depth)
 static void test_any_ranges_at_any_depth(void **state)
 {
     (void)state;
-    for (size_t depth = 1; depth <= 2 * READS; depth = 3 * depth + 1) {
+    for (size_t depth = 1; depth <= (size_t)2 * READS; depth = 3 * depth + 1) {
         read_all_ways(false, depth);
         read_all_ways(true, depth);
     }
