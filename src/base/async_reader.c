@@ -95,16 +95,6 @@ static bool take_out(queue *q, const qn_async_read *read)
     return false;
 }
 
-static size_t bytes_before(const qn_async_read *read)
-{
-    return (size_t)(read->offset % QN_DIRECT_ALIGNMENT);
-}
-
-static size_t widened(const qn_async_read *read)
-{
-    return qn_ceil_div(bytes_before(read) + read->bytes, QN_DIRECT_ALIGNMENT) * QN_DIRECT_ALIGNMENT;
-}
-
 /* A read that stopped inside of a block has met the file's end, or goes on at the block's start once more. In tests, a
  * failing write loses the request: a disk that never answers. */
 static void ask(qn_async_reader *reader, qn_async_read *read)
@@ -114,8 +104,8 @@ static void ask(qn_async_reader *reader, qn_async_read *read)
     struct io_uring_sqe *place = io_uring_get_sqe(&reader->ring);
     read->got -= read->got % QN_DIRECT_ALIGNMENT;
     io_uring_prep_read(place, qn_direct_reader_descriptor(read->file), (uint8_t *)read->buffer + read->got,
-                       (unsigned)qn_min_size(widened(read) - read->got, 1u << 30),
-                       read->offset - bytes_before(read) + read->got);
+                       (unsigned)qn_min_size(qn_direct_widened(read->offset, read->bytes) - read->got, 1u << 30),
+                       read->offset - qn_direct_bytes_before(read->offset) + read->got);
     io_uring_sqe_set_data(place, read);
 }
 
@@ -164,7 +154,7 @@ static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
         return;
     }
     read->got += (size_t)result;
-    if (read->got >= bytes_before(read) + read->bytes)
+    if (read->got >= qn_direct_bytes_before(read->offset) + read->bytes)
         finish(reader, read, 0);
     else if (result == 0 || read->got / QN_DIRECT_ALIGNMENT == before / QN_DIRECT_ALIGNMENT)
         finish(reader, read, QN_ASYNC_CUT_OFF);
@@ -269,9 +259,7 @@ qn_status qn_async_reader_wait(qn_async_reader *reader, const qn_async_read *rea
             return status;
     }
     if (read->error == QN_ASYNC_CUT_OFF)
-        return qn_fail(err, QN_BAD_INPUT,
-                       "%s: ends at byte %llu, inside of what its header tells of: it was truncated, fetch it again",
-                       path, (unsigned long long)read->offset - bytes_before(read) + read->got);
+        return qn_direct_fail_cut_off(read->file, read->offset - qn_direct_bytes_before(read->offset) + read->got, err);
     if (read->error != 0)
         return qn_fail_errno(err, path, "read", read->error);
     return QN_OK;
@@ -279,5 +267,5 @@ qn_status qn_async_reader_wait(qn_async_reader *reader, const qn_async_read *rea
 
 const uint8_t *qn_async_read_data(const qn_async_read *read)
 {
-    return (const uint8_t *)read->buffer + bytes_before(read);
+    return (const uint8_t *)read->buffer + qn_direct_bytes_before(read->offset);
 }

@@ -133,6 +133,23 @@ bool qn_direct_reader_is_buffered(const qn_direct_reader *reader)
     return reader->buffered;
 }
 
+size_t qn_direct_bytes_before(uint64_t offset)
+{
+    return (size_t)(offset % QN_DIRECT_ALIGNMENT);
+}
+
+size_t qn_direct_widened(uint64_t offset, size_t bytes)
+{
+    return qn_ceil_div(qn_direct_bytes_before(offset) + bytes, QN_DIRECT_ALIGNMENT) * QN_DIRECT_ALIGNMENT;
+}
+
+qn_status qn_direct_fail_cut_off(const qn_direct_reader *reader, uint64_t end, qn_error *err)
+{
+    return qn_fail(err, QN_BAD_INPUT,
+                   "%s: ends at byte %llu, inside of what its header tells of: it was truncated, fetch it again",
+                   reader->path, (unsigned long long)end);
+}
+
 /* Reads until `needed` bytes are there, asking for `capacity`. A direct read that ends inside of a block has met the
  * file's end. */
 static qn_status read_range(qn_direct_reader *reader, uint64_t offset, uint8_t *buffer, size_t needed, size_t capacity,
@@ -149,10 +166,7 @@ static qn_status read_range(qn_direct_reader *reader, uint64_t offset, uint8_t *
             return qn_fail_errno(err, reader->path, "read", errno);
         bool ended = n == 0 || (!reader->buffered && n % QN_DIRECT_ALIGNMENT != 0 && got + (size_t)n < needed);
         if (ended)
-            return qn_fail(err, QN_BAD_INPUT,
-                           "%s: ends at byte %llu, inside of what its header tells of: it was truncated, fetch it "
-                           "again",
-                           reader->path, (unsigned long long)(offset + got) + (unsigned long long)n);
+            return qn_direct_fail_cut_off(reader, offset + got + (uint64_t)n, err);
         got += (size_t)n;
     }
     return QN_OK;
@@ -172,9 +186,9 @@ qn_status qn_direct_read(qn_direct_reader *reader, uint64_t offset, size_t bytes
         *data = buffer;
         return status;
     }
-    size_t before = (size_t)(offset % QN_DIRECT_ALIGNMENT), needed = before + bytes;
-    size_t capacity = qn_ceil_div(needed, QN_DIRECT_ALIGNMENT) * QN_DIRECT_ALIGNMENT;
-    qn_status status = read_range(reader, offset - before, buffer, needed, capacity, err);
+    size_t before = qn_direct_bytes_before(offset);
+    qn_status status = read_range(reader, offset - before, buffer, before + bytes, qn_direct_widened(offset, bytes),
+                                  err);
     *data = (const uint8_t *)buffer + before;
     return status;
 }

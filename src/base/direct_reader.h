@@ -35,6 +35,14 @@ size_t qn_direct_buffer_bytes(size_t bytes);
 void *qn_direct_buffer_new(size_t buffer_bytes);
 void qn_direct_buffer_free(void *buffer, size_t buffer_bytes); /* NULL is fine */
 
+/* A request for bytes [offset, offset + bytes) is widened to whole blocks: so many bytes come before, and so many are
+ * asked for in all. */
+size_t qn_direct_bytes_before(uint64_t offset);
+size_t qn_direct_widened(uint64_t offset, size_t bytes);
+
+/* QN_BAD_INPUT: the file ends at this byte, before what was to be read. */
+qn_status qn_direct_fail_cut_off(const qn_direct_reader *reader, uint64_t end, qn_error *err);
+
 /* Reads bytes [offset, offset + bytes) into `buffer`; *data points at the first of them, inside of it. A file that ends
  * before: QN_BAD_INPUT, with its name. A failing read: QN_RESOURCE. */
 qn_status qn_direct_read(qn_direct_reader *reader, uint64_t offset, size_t bytes, void *buffer, const uint8_t **data,
