@@ -15,20 +15,29 @@ size_t qn_matrix_row_bytes(const qn_matrix *m)
     return m->cols * qn_dtype_bits(m->dtype) / 8;
 }
 
+size_t qn_matrix_data_bytes(const qn_matrix *m)
+{
+    return m->rows * qn_matrix_row_bytes(m);
+}
+
+size_t qn_matrix_scale_bytes(const qn_matrix *m)
+{
+    return m->dtype == QN_DTYPE_MXFP4 ? m->rows * (m->cols / QN_MXFP4_BLOCK) : 0;
+}
+
 static size_t packed_bytes(const qn_matrix *m)
 {
     size_t exceptions = 0;
     for (size_t row = 0; row < m->rows; row++)
         exceptions += m->sides[row].count;
-    return m->rows * (qn_packed_row_bytes(m->cols) + sizeof *m->sides) + exceptions * sizeof(qn_packed_exception);
+    return qn_matrix_data_bytes(m) + m->rows * sizeof *m->sides + exceptions * sizeof(qn_packed_exception);
 }
 
 size_t qn_matrix_bytes(const qn_matrix *m)
 {
     if (m->dtype == QN_DTYPE_PACKED_BF16)
         return packed_bytes(m);
-    size_t scales = m->dtype == QN_DTYPE_MXFP4 ? m->cols / QN_MXFP4_BLOCK : 0;
-    return m->rows * (qn_matrix_row_bytes(m) + scales);
+    return qn_matrix_data_bytes(m) + qn_matrix_scale_bytes(m);
 }
 
 qn_matrix qn_matrix_rows(const qn_matrix *m, size_t first, size_t count)

@@ -27,8 +27,10 @@ typedef struct qn_matrix {
 /* Rows first..first+count-1 of m as a matrix of its own. */
 qn_matrix qn_matrix_rows(const qn_matrix *m, size_t first, size_t count);
 
-size_t qn_matrix_row_bytes(const qn_matrix *m); /* of data, scales and sides not counted */
-size_t qn_matrix_bytes(const qn_matrix *m);     /* data, scales and sides; a packed matrix's exceptions too */
+size_t qn_matrix_row_bytes(const qn_matrix *m);   /* of data, scales and sides not counted */
+size_t qn_matrix_data_bytes(const qn_matrix *m);  /* of all rows, scales and sides not counted */
+size_t qn_matrix_scale_bytes(const qn_matrix *m); /* of MXFP4; else 0 */
+size_t qn_matrix_bytes(const qn_matrix *m);       /* data, scales and sides; a packed matrix's exceptions too */
 
 /* Row r as float32, exactly (scale bytes 0 and 1 included; contract 3.1's "counts as zero" is about dot products). */
 void qn_matrix_row_to_f32(const qn_matrix *m, size_t row, float *out);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/direct_reader.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 
@@ -24,6 +25,11 @@ typedef struct qn_view_map {
 /* The checkpoint need not outlive it. */
 qn_status qn_view_map_make(const qn_checkpoint *checkpoint, qn_view_map *out, qn_error *err);
 void qn_view_map_free(qn_view_map *map); /* {0} is fine */
+
+/* A reader for each of the files, [count], in *out. One line tells when the file system refuses direct reads, as
+ * `what`: why they are read. A file that has another size than when it was mapped is refused (QN_BAD_INPUT). */
+qn_status qn_view_map_open_files(const qn_view_map *map, const char *what, qn_direct_reader ***out, qn_error *err);
+void qn_view_map_close_files(const qn_view_map *map, qn_direct_reader **files); /* NULL is fine */
 
 /* The place of data[0]; false: it is no byte of the checkpoint's tensors. */
 bool qn_view_map_find(const qn_view_map *map, const uint8_t *data, size_t *file, uint64_t *offset);

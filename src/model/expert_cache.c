@@ -56,9 +56,9 @@ static void parts_of(const qn_mlp_weights *w, size_t expert, const uint8_t *data
     for (size_t i = 0; i < PARTS / 2; i++) {
         const qn_matrix *m = matrices[i];
         data[2 * i] = m->data;
-        bytes[2 * i] = m->rows * qn_matrix_row_bytes(m);
+        bytes[2 * i] = qn_matrix_data_bytes(m);
         data[2 * i + 1] = m->scales;
-        bytes[2 * i + 1] = m->scales ? qn_matrix_bytes(m) - bytes[2 * i] : 0;
+        bytes[2 * i + 1] = qn_matrix_scale_bytes(m);
     }
 }
 
@@ -99,25 +99,6 @@ bool qn_expert_cache_serves(const qn_expert_cache *cache, size_t layer)
         return false;
     parts_of(w, 0, data, bytes);
     return memcmp(bytes, cache->part_bytes, sizeof bytes) == 0;
-}
-
-static qn_status open_files(qn_expert_cache *cache, const qn_checkpoint *checkpoint, qn_error *err)
-{
-    qn_status status = qn_view_map_make(checkpoint, &cache->map, err);
-    if (status != QN_OK)
-        return status;
-    cache->files = qn_alloc_zero(cache->map.count, sizeof(qn_direct_reader *));
-    if (!cache->files)
-        return qn_fail_memory(err, "table of files", cache->map.count * sizeof(qn_direct_reader *));
-    for (size_t i = 0; i < cache->map.count && status == QN_OK; i++)
-        status = qn_direct_reader_open(cache->map.files[i].path, &cache->files[i], err);
-    size_t buffered = 0;
-    for (size_t i = 0; i < cache->map.count && status == QN_OK; i++)
-        buffered += qn_direct_reader_is_buffered(cache->files[i]);
-    if (buffered > 0)
-        qn_log("expert cache: the file system refuses direct reads of %zu of %zu files: they go through the page cache",
-               buffered, cache->map.count);
-    return status;
 }
 
 /* Touched now, so that what starts does not run out of memory later. */
@@ -178,7 +159,9 @@ static qn_status make(qn_expert_cache *cache, const qn_checkpoint *checkpoint, s
     cache->holds = 1; /* so that no slot counts as wanted */
     for (size_t i = 0; i < cache->weights->layer_count; i++)
         cache->served_layers += qn_expert_cache_serves(cache, i);
-    qn_status status = open_files(cache, checkpoint, err);
+    qn_status status = qn_view_map_make(checkpoint, &cache->map, err);
+    if (status == QN_OK)
+        status = qn_view_map_open_files(&cache->map, "expert cache", &cache->files, err);
     if (status == QN_OK)
         status = qn_async_reader_new(READS_UNDER_WAY, patience_us, &cache->reader, err);
     if (status == QN_OK)
@@ -207,9 +190,7 @@ void qn_expert_cache_free(qn_expert_cache *cache)
     if (!cache)
         return;
     bool ended = qn_async_reader_free(cache->reader);
-    for (size_t i = 0; cache->files && i < cache->map.count; i++)
-        qn_direct_reader_close(cache->files[i]);
-    qn_free(cache->files);
+    qn_view_map_close_files(&cache->map, cache->files);
     qn_view_map_free(&cache->map);
     if (ended)
         qn_huge_memory_free(&cache->memory);

@@ -53,41 +53,6 @@ struct qn_residence {
 
 /* ---- reading ---- */
 
-/* The mapping is what was checked: a file that has another size by now was exchanged or cut off. */
-static qn_status open_reader(qn_residence *r, size_t file, qn_error *err)
-{
-    const qn_mapped_file *mapped = &r->map.files[file];
-    qn_status status = qn_direct_reader_open(mapped->path, &r->readers[file], err);
-    uint64_t bytes = (uint64_t)(mapped->last - mapped->start);
-    if (status == QN_OK && qn_direct_reader_bytes(r->readers[file]) != bytes)
-        status = qn_fail(err, QN_BAD_INPUT, "%s: has %llu bytes and had %llu when it was opened: leave it alone in use",
-                         mapped->path, (unsigned long long)qn_direct_reader_bytes(r->readers[file]),
-                         (unsigned long long)bytes);
-    return status;
-}
-
-static qn_status open_readers(qn_residence *r, qn_error *err)
-{
-    size_t buffered = 0, example = 0;
-    r->readers = qn_alloc_zero(r->map.count, sizeof *r->readers);
-    if (!r->readers)
-        return qn_fail_memory(err, "table of files", r->map.count * sizeof *r->readers);
-    for (size_t i = 0; i < r->map.count; i++) {
-        qn_status status = open_reader(r, i, err);
-        if (status != QN_OK)
-            return status;
-        if (qn_direct_reader_is_buffered(r->readers[i])) {
-            example = i;
-            buffered++;
-        }
-    }
-    if (buffered > 0)
-        qn_log("load: %s: its file system refuses reads past the page cache (O_DIRECT): %zu of %zu files are read "
-               "through it, which is slower",
-               r->map.files[example].path, buffered, r->map.count);
-    return QN_OK;
-}
-
 static void fail(qn_residence *r, const qn_error *err)
 {
     pthread_mutex_lock(&r->mutex);
@@ -153,9 +118,9 @@ static void drop_published(qn_residence *r)
     size_t published = atomic_load(&r->published);
     for (; r->dropped < published; r->dropped++) {
         const qn_load_move *move = &r->plan.moves[r->dropped];
-        drop_range(r, move->from.data, move->from.rows * qn_matrix_row_bytes(&move->from));
+        drop_range(r, move->from.data, qn_matrix_data_bytes(&move->from));
         if (move->from.scales)
-            drop_range(r, move->from.scales, move->from.rows * (move->from.cols / QN_MXFP4_BLOCK));
+            drop_range(r, move->from.scales, qn_matrix_scale_bytes(&move->from));
     }
 }
 
@@ -238,7 +203,7 @@ static qn_status prepare(qn_residence *r, const qn_checkpoint *checkpoint, qn_we
     if (status == QN_OK)
         status = qn_load_plan_make(weights, &r->map, wishes, &r->plan, err);
     if (status == QN_OK)
-        status = open_readers(r, err);
+        status = qn_view_map_open_files(&r->map, "load", &r->readers, err);
     if (status != QN_OK)
         return status;
     r->done = qn_alloc_zero(r->plan.request_count, sizeof *r->done);
@@ -288,9 +253,7 @@ void qn_residence_free(qn_residence *r)
     pthread_mutex_unlock(&r->mutex);
     if (r->main_runs)
         pthread_join(r->main, NULL);
-    for (size_t i = 0; r->readers && i < r->map.count; i++)
-        qn_direct_reader_close(r->readers[i]);
-    qn_free(r->readers);
+    qn_view_map_close_files(&r->map, r->readers);
     qn_free(r->done);
     qn_huge_memory_free(&r->memory);
     qn_load_plan_free(&r->plan);

@@ -54,9 +54,8 @@ static void add_matrix(void *context, qn_matrix *matrix, qn_matrix_kind kind)
     planner *p = context;
     if (kind == QN_MATRIX_EXPERT && p->wishes.without_experts)
         return;
-    size_t data = matrix->rows * qn_matrix_row_bytes(matrix);
-    p->ranges[p->range_count++] = find_range(p, matrix->data, data);
-    p->ranges[p->range_count++] = matrix->scales ? find_range(p, matrix->scales, qn_matrix_bytes(matrix) - data)
+    p->ranges[p->range_count++] = find_range(p, matrix->data, qn_matrix_data_bytes(matrix));
+    p->ranges[p->range_count++] = matrix->scales ? find_range(p, matrix->scales, qn_matrix_scale_bytes(matrix))
                                                  : (range){0};
     p->plan->moves[p->plan->move_count++] = (qn_load_move){.matrix = matrix, .from = *matrix};
 }
