@@ -3,53 +3,18 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/async_reader.h"
 #include "base/fault.h"
 #include "base/random.h"
+#include "read_file.h"
 
-enum { FILE_BYTES = 64 * QN_DIRECT_ALIGNMENT + 1234, READS = 50, LONGEST = 5 * QN_DIRECT_ALIGNMENT };
+enum { READS = 50, LONGEST = 5 * QN_DIRECT_ALIGNMENT };
 
 static const uint64_t PATIENCE_US = 60000000;
-
-static char path[40];
-static uint8_t content[FILE_BYTES];
-
-static int make_file(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < FILE_BYTES; i++)
-        content[i] = (uint8_t)(i * 7 + i / 251);
-    strcpy(path, "/tmp/quern-async-XXXXXX");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, content, FILE_BYTES), FILE_BYTES);
-    close(fd);
-    return 0;
-}
-
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
-static qn_direct_reader *open_file(bool buffered)
-{
-    qn_direct_reader *file = NULL;
-    qn_error err;
-    if (buffered)
-        qn_fault_arm(QN_FAULT_READ, 1);
-    qn_status status = qn_direct_reader_open(path, &file, &err);
-    qn_fault_disarm();
-    assert_int_equal(status, QN_OK);
-    return file;
-}
 
 static qn_async_reader *new_reader(size_t depth, uint64_t patience_us)
 {
@@ -75,12 +40,12 @@ static void free_read(qn_async_read *read)
 
 static void expect_content(const qn_async_read *read)
 {
-    assert_memory_equal(qn_async_read_data(read), content + read->offset, read->bytes);
+    assert_memory_equal(qn_async_read_data(read), read_file_content + read->offset, read->bytes);
 }
 
 static void read_all_ways(bool buffered, size_t depth)
 {
-    qn_direct_reader *file = open_file(buffered);
+    qn_direct_reader *file = open_read_file(buffered);
     qn_async_reader *reader = new_reader(depth, PATIENCE_US);
     qn_async_read reads[READS];
     uint64_t seed = qn_random_seed();
@@ -88,8 +53,8 @@ static void read_all_ways(bool buffered, size_t depth)
     printf("seed %llu\n", (unsigned long long)seed);
     for (size_t i = 0; i < READS; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
-        size_t bytes = 1 + (seed >> 33) % LONGEST, offset = (seed >> 13) % (FILE_BYTES - bytes + 1);
-        reads[i] = read_of(file, i == 0 ? FILE_BYTES - bytes : offset, bytes);
+        size_t bytes = 1 + (seed >> 33) % LONGEST, offset = (seed >> 13) % (READ_FILE_BYTES - bytes + 1);
+        reads[i] = read_of(file, i == 0 ? READ_FILE_BYTES - bytes : offset, bytes);
         qn_async_reader_start(reader, &reads[i], i % 3 == 0);
     }
     for (size_t i = 0; i < READS; i += 5)
@@ -118,7 +83,7 @@ static void test_any_ranges_at_any_depth(void **state)
 static void test_urgent_reads_pass_those_that_wait(void **state)
 {
     (void)state;
-    qn_direct_reader *file = open_file(false);
+    qn_direct_reader *file = open_read_file(false);
     qn_async_reader *reader = new_reader(1, PATIENCE_US);
     qn_async_read hoped[3], urgent = read_of(file, 5, 100);
     qn_error err = {0};
@@ -147,14 +112,14 @@ static void test_a_cut_off_file_is_named(void **state)
 {
     (void)state;
     static const size_t beyond[] = {1, 4096, 12288};
-    qn_direct_reader *file = open_file(false);
+    qn_direct_reader *file = open_read_file(false);
     qn_async_reader *reader = new_reader(4, PATIENCE_US);
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
         qn_error err = {0};
-        qn_async_read read = read_of(file, FILE_BYTES - 10, 10 + beyond[i]);
+        qn_async_read read = read_of(file, READ_FILE_BYTES - 10, 10 + beyond[i]);
         qn_async_reader_start(reader, &read, true);
         assert_int_equal(qn_async_reader_wait(reader, &read, &err), QN_BAD_INPUT);
-        assert_non_null(strstr(err.message, path));
+        assert_non_null(strstr(err.message, read_file_path));
         assert_non_null(strstr(err.message, "truncated"));
         free_read(&read);
     }
@@ -165,7 +130,7 @@ static void test_a_cut_off_file_is_named(void **state)
 static void test_a_failing_read_is_told_and_may_be_tried_again(void **state)
 {
     (void)state;
-    qn_direct_reader *file = open_file(false);
+    qn_direct_reader *file = open_read_file(false);
     qn_async_reader *reader = new_reader(4, PATIENCE_US);
     qn_async_read read = read_of(file, 100, 9000);
     qn_error err = {0};
@@ -173,7 +138,7 @@ static void test_a_failing_read_is_told_and_may_be_tried_again(void **state)
     qn_fault_arm(QN_FAULT_READ, 1);
     assert_int_equal(qn_async_reader_wait(reader, &read, &err), QN_RESOURCE);
     qn_fault_disarm();
-    assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, read_file_path));
     qn_async_reader_start(reader, &read, true);
     assert_int_equal(qn_async_reader_wait(reader, &read, &err), QN_OK);
     expect_content(&read);
@@ -187,7 +152,7 @@ static void test_a_failing_read_is_told_and_may_be_tried_again(void **state)
 static void test_a_disk_that_never_answers_ends_the_wait(void **state)
 {
     (void)state;
-    qn_direct_reader *file = open_file(false);
+    qn_direct_reader *file = open_read_file(false);
     qn_async_reader *reader = new_reader(4, 1000);
     qn_async_read lost = read_of(file, 0, 4096), after = read_of(file, 4096, 4096);
     qn_error err = {0};
@@ -195,7 +160,7 @@ static void test_a_disk_that_never_answers_ends_the_wait(void **state)
     qn_async_reader_start(reader, &lost, true);
     assert_int_equal(qn_async_reader_wait(reader, &lost, &err), QN_RESOURCE);
     qn_fault_disarm();
-    assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, read_file_path));
     assert_non_null(strstr(err.message, "no read has got on"));
     qn_async_reader_start(reader, &after, true);
     qn_status status;
@@ -235,5 +200,5 @@ int main(void)
         cmocka_unit_test(test_a_disk_that_never_answers_ends_the_wait),
         cmocka_unit_test(test_a_system_without_io_uring_is_told),
     };
-    return cmocka_run_group_tests(tests, make_file, remove_file);
+    return cmocka_run_group_tests(tests, make_read_file, remove_read_file);
 }
