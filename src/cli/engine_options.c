@@ -138,7 +138,7 @@ static qn_status read_speculative_config(const json_t *config, int *num_speculat
     return QN_OK;
 }
 
-qn_status qn_load_read(const char *text, qn_load *out, qn_error *err)
+static qn_status read_load(const char *text, qn_load *out, qn_error *err)
 {
     static const char *const words[] = {"auto", "resident", "mapped"}; /* in the enum's order */
     *out = QN_LOAD_AUTO;
@@ -166,7 +166,7 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
                                .expert_cache_bytes = flags->expert_cache,
                                .trust_content_tokens = flags->trust_content_tokens,
                                .override_generation_config = flags->override_generation_config};
-    qn_status status = qn_load_read(flags->load, &out->load, err);
+    qn_status status = read_load(flags->load, &out->load, err);
     return flags->speculative_config == NULL || status != QN_OK
                ? status
                : read_speculative_config(flags->speculative_config, &out->num_speculative_tokens, err);

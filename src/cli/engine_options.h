@@ -24,9 +24,6 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
 qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_table *table, qn_engine_options *out,
                                   qn_error *err);
 
-/* What --load says; NULL: nothing. QN_USAGE for another word. */
-qn_status qn_load_read(const char *text, qn_load *out, qn_error *err);
-
 /* A log line for each of --default-chat-template-kwargs that the engine's template never reads. */
 void qn_engine_flags_tell_unread(const qn_engine_flags *flags, const qn_engine *engine);
 
