@@ -3,7 +3,7 @@
 SHELL = /bin/bash -o pipefail
 JOBS ?= $(shell nproc)
 PYTHON ?= /usr/bin/python3
-PYTEST = build/python/bin/python -m pytest -q -rs
+PYTEST = build/python/bin/python -m pytest -q -rsfE
 SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.[ch]' 'include/*.h' 'tests/*.[ch]')
 # Warnings are errors in CI only, so that a newer compiler's new warning keeps nobody from building.
 CMAKE_OPTIONS = $(if $(CI),-DCMAKE_COMPILE_WARNING_AS_ERROR=ON)
