@@ -19,7 +19,8 @@ typedef struct queue {
 
 struct qn_async_reader {
     struct io_uring ring;
-    size_t depth, under_way;
+    size_t depth, under_way, hoped_under_way, most_hoped;
+    uint64_t bytes; /* that arrived */
     uint64_t patience_us;
     uint64_t moved_us; /* when a read got on last, or the first of those under way was started */
     uint64_t moves;    /* how often one did */
@@ -46,6 +47,7 @@ qn_status qn_async_reader_new(size_t depth, uint64_t patience_us, qn_async_reade
     if (!reader)
         return qn_fail_memory(err, "reader", sizeof *reader);
     reader->depth = qn_max_size(1, qn_min_size(depth, QN_ASYNC_MAX_DEPTH));
+    reader->most_hoped = qn_max_size(1, reader->depth / 3);
     reader->patience_us = patience_us;
     int result = qn_fault_hit(QN_FAULT_READ) ? -EPERM : io_uring_queue_init((unsigned)reader->depth, &reader->ring, 0);
     if (result < 0) {
@@ -113,10 +115,13 @@ static void submit_queued(qn_async_reader *reader)
 {
     while (reader->under_way < reader->depth) {
         qn_async_read *read = pop(&reader->urgent);
-        if (!read)
+        bool hoped = !read && reader->hoped_under_way < reader->most_hoped;
+        if (hoped)
             read = pop(&reader->hoped);
         if (!read)
             break;
+        read->hoped = hoped;
+        reader->hoped_under_way += hoped;
         if (reader->under_way++ == 0)
             reader->moved_us = qn_now_us();
         read->state = QN_ASYNC_UNDER_WAY;
@@ -137,6 +142,7 @@ static void finish(qn_async_reader *reader, qn_async_read *read, int error)
     read->error = error;
     read->state = QN_ASYNC_DONE;
     reader->under_way--;
+    reader->hoped_under_way -= read->hoped;
     note_move(reader);
 }
 
@@ -154,6 +160,7 @@ static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
         return;
     }
     read->got += (size_t)result;
+    reader->bytes += (size_t)result;
     if (read->got >= qn_direct_bytes_before(read->offset) + read->bytes)
         finish(reader, read, 0);
     else if (result == 0 || read->got / QN_DIRECT_ALIGNMENT == before / QN_DIRECT_ALIGNMENT)
@@ -190,6 +197,12 @@ void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool ur
     read->error = 0;
     read->state = QN_ASYNC_QUEUED;
     push(urgent ? &reader->urgent : &reader->hoped, read);
+}
+
+void qn_async_reader_forget_hoped(qn_async_reader *reader)
+{
+    for (qn_async_read *read = pop(&reader->hoped); read; read = pop(&reader->hoped))
+        read->state = QN_ASYNC_IDLE;
 }
 
 void qn_async_reader_poll(qn_async_reader *reader)
@@ -244,10 +257,16 @@ bool qn_async_reader_free(qn_async_reader *reader)
     return ended;
 }
 
-qn_status qn_async_reader_wait_any(qn_async_reader *reader, qn_error *err)
+qn_status qn_async_reader_wait_any(qn_async_reader *reader, const qn_async_read *named, qn_error *err)
 {
-    const qn_async_read *next = reader->urgent.first ? reader->urgent.first : reader->hoped.first;
-    return wait_for_move(reader, next ? qn_direct_reader_path(next->file) : "disk", err);
+    if (!named)
+        named = reader->urgent.first ? reader->urgent.first : reader->hoped.first;
+    return wait_for_move(reader, named ? qn_direct_reader_path(named->file) : "disk", err);
+}
+
+uint64_t qn_async_reader_bytes(const qn_async_reader *reader)
+{
+    return reader->bytes;
 }
 
 qn_status qn_async_reader_wait(qn_async_reader *reader, const qn_async_read *read, qn_error *err)

@@ -1,8 +1,9 @@
 /* Many reads at once, by io_uring: a disk gives its full speed only to whoever asks for several things together.
  *
  * A read is started, goes on by itself, and is waited for when its bytes are needed. `depth` of them are under way at
- * any time; the others queue, urgent ones before those that are only hoped to be of use. What was started can't be
- * called off: until it is done, its buffer and the qn_async_read itself stay where they are. One thread uses a reader.
+ * any time; the others queue. Those that are only hoped to be of use go behind the urgent ones, a third of `depth` at a
+ * time: what is under way can't be called off, and the urgent ones that come next wait for it. Until a read is done,
+ * its buffer and the qn_async_read itself stay where they are. One thread uses a reader.
  *
  * Nothing waits for ever: a wait ends with an error once no read at all has got on for the reader's patience. The read
  * is then still under way, and may be waited for again; until something does get on, such waits last a second at most.
@@ -31,6 +32,7 @@ typedef struct qn_async_read {
     qn_async_state state;
     int error;  /* of a read that is done: an errno, 0 when all bytes are there, or QN_ASYNC_CUT_OFF */
     size_t got; /* bytes of the widened range that are there */
+    bool hoped; /* was under way, or is, without being urgent */
     struct qn_async_read *next;
 } qn_async_read;
 
@@ -45,15 +47,22 @@ bool qn_async_reader_free(qn_async_reader *reader);
 /* Never waits. An urgent start of a read that is queued already moves it forward. */
 void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool urgent);
 
+/* Reads that queue and are only hoped to be of use: they are QN_ASYNC_IDLE again. */
+void qn_async_reader_forget_hoped(qn_async_reader *reader);
+
 /* Takes note of what is done, and starts what is queued; never waits. */
 void qn_async_reader_poll(qn_async_reader *reader);
 
-/* Waits until some read has got on, whichever. QN_OK at once when none is queued or under way. */
-qn_status qn_async_reader_wait_any(qn_async_reader *reader, qn_error *err);
+/* Waits until some read has got on, whichever. QN_OK at once when none is queued or under way. `named`: a read whose
+ * file is to be named when none gets on; may be NULL. */
+qn_status qn_async_reader_wait_any(qn_async_reader *reader, const qn_async_read *named, qn_error *err);
 
 /* Waits until this read is done and tells how it went: QN_RESOURCE for a failed read, or one that got nowhere;
  * QN_BAD_INPUT for a file that ends too early. All name the file. */
 qn_status qn_async_reader_wait(qn_async_reader *reader, const qn_async_read *read, qn_error *err);
+
+/* So many bytes have arrived since the start, those that came with whole blocks included. */
+uint64_t qn_async_reader_bytes(const qn_async_reader *reader);
 
 /* Where the first byte of a read that is done lies. */
 const uint8_t *qn_async_read_data(const qn_async_read *read);

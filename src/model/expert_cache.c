@@ -1,5 +1,4 @@
-/* Memory is cut into slots of one expert each: its three matrices, codes and scales, in a buffer of their own each,
- * since a read of whole blocks brings some of the neighbouring bytes along.
+/* Memory is cut into slots of one expert each (expert_slot.h).
  *
  * A slot belongs to an expert from the moment its reads start. It can be given away when it is not held and none of its
  * reads is under way; the one with the least heat is. The heat of a use grows by a constant factor from step to step,
@@ -18,48 +17,39 @@
 #include "base/size.h"
 #include "base/system_memory.h"
 #include "checkpoint/view_map.h"
+#include "model/expert_slot.h"
 
-enum { PARTS = 6, READS_UNDER_WAY = 64, NO_SLOT = -1 };
+/* Two experts' worth of reads, of megabytes each: enough to keep a disk busy, and few enough that the first expert
+ * asked for is there long before the last. */
+enum { READS_UNDER_WAY = 2 * QN_EXPERT_PARTS, NO_SLOT = -1 };
 
 static const double HEAT_LIMIT = 1e200, FADING_STEPS = 2048;
-
-typedef struct slot {
-    size_t expert; /* layer * experts + id */
-    bool owned;    /* by that expert */
-    bool held, ahead;
-    bool dropped;          /* what its reads left in the page cache was given back */
-    uint64_t used, wanted; /* count of holds then */
-    qn_async_read parts[PARTS];
-} slot;
 
 struct qn_expert_cache {
     const qn_weights *weights;
     qn_view_map map;
     qn_direct_reader **files; /* [map.count] */
     qn_async_reader *reader;
-    size_t experts, served_layers; /* of a layer; layers that are served */
-    size_t part_bytes[PARTS];      /* 0: this part does not exist (scales of BF16) */
+    size_t experts, served_layers;      /* of a layer; layers that are served */
+    size_t part_bytes[QN_EXPERT_PARTS]; /* 0: this part does not exist (scales of BF16) */
     size_t slot_bytes, slot_count;
     qn_huge_memory memory;
-    slot *slots;
+    qn_expert_slot *slots;
     int32_t *slot_of; /* [layers * experts], or NO_SLOT */
     double *heat;     /* [layers * experts] */
     double warmth;    /* of a use now */
     uint64_t holds;
-    size_t *held, held_count; /* slots */
+    int32_t *held; /* of each expert that was asked for last its slot, or NO_SLOT */
+    size_t held_count;
+    int32_t *hopes; /* slots that are read ahead since the last hold */
+    size_t hope_count;
     qn_expert_cache_figures figures;
 };
 
-static void parts_of(const qn_mlp_weights *w, size_t expert, const uint8_t *data[PARTS], size_t bytes[PARTS])
+static void poll_reader(qn_expert_cache *cache)
 {
-    const qn_matrix *const matrices[] = {&w->gate[expert], &w->up[expert], &w->down[expert]};
-    for (size_t i = 0; i < PARTS / 2; i++) {
-        const qn_matrix *m = matrices[i];
-        data[2 * i] = m->data;
-        bytes[2 * i] = qn_matrix_data_bytes(m);
-        data[2 * i + 1] = m->scales;
-        bytes[2 * i + 1] = qn_matrix_scale_bytes(m);
-    }
+    qn_async_reader_poll(cache->reader);
+    cache->figures.bytes_read = qn_async_reader_bytes(cache->reader);
 }
 
 static const qn_mlp_weights *first_sparse(const qn_weights *weights)
@@ -71,33 +61,25 @@ static const qn_mlp_weights *first_sparse(const qn_weights *weights)
     return NULL;
 }
 
-static size_t slot_bytes_of(const size_t bytes[PARTS])
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < PARTS; i++)
-        sum += bytes[i] > 0 ? qn_direct_buffer_bytes(bytes[i]) : 0;
-    return sum;
-}
-
 size_t qn_expert_cache_bytes(const qn_weights *weights, size_t experts)
 {
     const qn_mlp_weights *w = first_sparse(weights);
-    const uint8_t *data[PARTS];
-    size_t bytes[PARTS], all;
+    const uint8_t *data[QN_EXPERT_PARTS];
+    size_t bytes[QN_EXPERT_PARTS], all;
     if (!w)
         return 0;
-    parts_of(w, 0, data, bytes);
-    return qn_size_mul(slot_bytes_of(bytes), experts, &all) ? all : SIZE_MAX;
+    qn_expert_parts_of(w, 0, data, bytes);
+    return qn_size_mul(qn_expert_slot_bytes(bytes), experts, &all) ? all : SIZE_MAX;
 }
 
 bool qn_expert_cache_serves(const qn_expert_cache *cache, size_t layer)
 {
     const qn_mlp_weights *w = &cache->weights->layers[layer].experts;
-    const uint8_t *data[PARTS];
-    size_t bytes[PARTS];
+    const uint8_t *data[QN_EXPERT_PARTS];
+    size_t bytes[QN_EXPERT_PARTS];
     if (w->count == 0)
         return false;
-    parts_of(w, 0, data, bytes);
+    qn_expert_parts_of(w, 0, data, bytes);
     return memcmp(bytes, cache->part_bytes, sizeof bytes) == 0;
 }
 
@@ -119,20 +101,18 @@ static qn_status make_tables(qn_expert_cache *cache, qn_error *err)
     size_t all = cache->weights->layer_count * cache->experts;
     cache->slots = qn_alloc_zero(cache->slot_count, sizeof *cache->slots);
     cache->held = qn_alloc_zero(cache->slot_count, sizeof *cache->held);
+    cache->hopes = qn_alloc_zero(cache->slot_count, sizeof *cache->hopes);
     cache->slot_of = qn_alloc_zero(all, sizeof *cache->slot_of);
     cache->heat = qn_alloc_zero(all, sizeof *cache->heat);
-    if (!cache->slots || !cache->held || !cache->slot_of || !cache->heat)
+    if (!cache->slots || !cache->held || !cache->hopes || !cache->slot_of || !cache->heat)
         return qn_fail_memory(err, "table of experts",
                               cache->slot_count * sizeof *cache->slots + all * sizeof *cache->heat);
     for (size_t i = 0; i < all; i++)
         cache->slot_of[i] = NO_SLOT;
     for (size_t i = 0; i < cache->slot_count; i++) {
-        slot *s = &cache->slots[i];
+        qn_expert_slot *s = &cache->slots[i];
         uint8_t *at = cache->memory.data + i * cache->slot_bytes;
-        for (size_t p = 0; p < PARTS; p++) {
-            s->parts[p] = (qn_async_read){.bytes = cache->part_bytes[p], .buffer = at};
-            at += cache->part_bytes[p] > 0 ? qn_direct_buffer_bytes(cache->part_bytes[p]) : 0;
-        }
+        qn_expert_slot_make(s, cache->part_bytes, at);
     }
     return QN_OK;
 }
@@ -141,13 +121,13 @@ static qn_status make(qn_expert_cache *cache, const qn_checkpoint *checkpoint, s
                       qn_error *err)
 {
     const qn_mlp_weights *w = first_sparse(cache->weights);
-    const uint8_t *data[PARTS];
+    const uint8_t *data[QN_EXPERT_PARTS];
     if (!w)
         return qn_fail_field(err, QN_USAGE, "expert-cache",
                              "--expert-cache: this model has no routed experts: leave it out");
-    parts_of(w, 0, data, cache->part_bytes);
+    qn_expert_parts_of(w, 0, data, cache->part_bytes);
     cache->experts = w->count;
-    cache->slot_bytes = slot_bytes_of(cache->part_bytes);
+    cache->slot_bytes = qn_expert_slot_bytes(cache->part_bytes);
     size_t all = cache->weights->layer_count * cache->experts;
     size_t least = qn_min_size(4 * qn_checkpoint_config(checkpoint)->num_experts_per_tok, 2 * cache->experts);
     cache->slot_count = qn_min_size(bytes / cache->slot_bytes, qn_max_size(all, least));
@@ -198,6 +178,7 @@ void qn_expert_cache_free(qn_expert_cache *cache)
         qn_log("expert cache: its %zu bytes stay taken: a read from the disk never ended", cache->memory.bytes);
     qn_free(cache->slots);
     qn_free(cache->held);
+    qn_free(cache->hopes);
     qn_free(cache->slot_of);
     qn_free(cache->heat);
     qn_free(cache);
@@ -211,7 +192,7 @@ size_t qn_expert_cache_memory(const qn_expert_cache *cache)
 size_t qn_expert_cache_disk_bytes(const qn_expert_cache *cache)
 {
     size_t bytes = 0;
-    for (size_t p = 0; p < PARTS; p++)
+    for (size_t p = 0; p < QN_EXPERT_PARTS; p++)
         bytes += cache->part_bytes[p];
     return bytes * qn_expert_cache_count(cache);
 }
@@ -236,32 +217,13 @@ const qn_expert_cache_figures *qn_expert_cache_figures_of(const qn_expert_cache 
     return &cache->figures;
 }
 
-static bool is_under_way(const slot *s)
-{
-    for (size_t p = 0; p < PARTS; p++) {
-        if (s->parts[p].state == QN_ASYNC_QUEUED || s->parts[p].state == QN_ASYNC_UNDER_WAY)
-            return true;
-    }
-    return false;
-}
-
-static bool is_there(const slot *s)
-{
-    for (size_t p = 0; p < PARTS; p++) {
-        const qn_async_read *part = &s->parts[p];
-        if (part->bytes > 0 && (part->state != QN_ASYNC_DONE || part->error != 0))
-            return false;
-    }
-    return true;
-}
-
 /* The slot to be given away, or NULL: all are held, wanted next, or being read into. */
-static slot *find_victim(qn_expert_cache *cache)
+static qn_expert_slot *find_victim(qn_expert_cache *cache)
 {
-    slot *best = NULL;
+    qn_expert_slot *best = NULL;
     for (size_t i = 0; i < cache->slot_count; i++) {
-        slot *s = &cache->slots[i];
-        if (s->held || s->wanted == cache->holds || is_under_way(s))
+        qn_expert_slot *s = &cache->slots[i];
+        if (s->held || s->wanted == cache->holds || qn_expert_slot_is_under_way(s))
             continue;
         if (!s->owned)
             return s;
@@ -272,20 +234,7 @@ static slot *find_victim(qn_expert_cache *cache)
     return best;
 }
 
-/* The parts that are not there: none was asked for yet, or reading failed. */
-static void start_parts(qn_expert_cache *cache, slot *s, bool urgent)
-{
-    for (size_t p = 0; p < PARTS; p++) {
-        qn_async_read *part = &s->parts[p];
-        if (part->bytes == 0 || (part->state == QN_ASYNC_DONE && part->error == 0))
-            continue;
-        if (part->state == QN_ASYNC_IDLE || part->state == QN_ASYNC_DONE)
-            cache->figures.bytes_read += part->bytes;
-        qn_async_reader_start(cache->reader, part, urgent);
-    }
-}
-
-static void give(qn_expert_cache *cache, slot *s, size_t layer, size_t id)
+static void give(qn_expert_cache *cache, qn_expert_slot *s, size_t layer, size_t id)
 {
     if (s->owned)
         cache->slot_of[s->expert] = NO_SLOT;
@@ -293,10 +242,10 @@ static void give(qn_expert_cache *cache, slot *s, size_t layer, size_t id)
     s->owned = true;
     s->ahead = s->dropped = false;
     cache->slot_of[s->expert] = (int32_t)(s - cache->slots);
-    const uint8_t *data[PARTS];
-    size_t bytes[PARTS];
-    parts_of(&cache->weights->layers[layer].experts, id, data, bytes);
-    for (size_t p = 0; p < PARTS; p++) {
+    const uint8_t *data[QN_EXPERT_PARTS];
+    size_t bytes[QN_EXPERT_PARTS];
+    qn_expert_parts_of(&cache->weights->layers[layer].experts, id, data, bytes);
+    for (size_t p = 0; p < QN_EXPERT_PARTS; p++) {
         qn_async_read *part = &s->parts[p];
         size_t file = 0;
         part->state = QN_ASYNC_IDLE;
@@ -309,25 +258,49 @@ static void give(qn_expert_cache *cache, slot *s, size_t layer, size_t id)
     }
 }
 
-static slot *slot_of(const qn_expert_cache *cache, size_t layer, int32_t id)
+static qn_expert_slot *slot_of(const qn_expert_cache *cache, size_t layer, int32_t id)
 {
     int32_t at = cache->slot_of[layer * cache->experts + (size_t)id];
     return at == NO_SLOT ? NULL : &cache->slots[at];
 }
 
-static void hold_slot(qn_expert_cache *cache, slot *s)
+static void hold_slot(qn_expert_cache *cache, qn_expert_slot *s, size_t at)
 {
     s->held = true;
+    s->told = false;
     s->used = cache->holds;
-    cache->held[cache->held_count++] = (size_t)(s - cache->slots);
+    cache->held[at] = (int32_t)(s - cache->slots);
+}
+
+static void let_go(qn_expert_cache *cache)
+{
+    for (size_t i = 0; i < cache->held_count; i++) {
+        if (cache->held[i] != NO_SLOT)
+            cache->slots[cache->held[i]].held = false;
+    }
+    cache->held_count = 0;
+}
+
+/* Guesses that are not being read yet would only be in the way of what turned out to be needed. */
+static void forget_hopes(qn_expert_cache *cache)
+{
+    qn_async_reader_forget_hoped(cache->reader);
+    for (size_t i = 0; i < cache->hope_count; i++) {
+        qn_expert_slot *s = &cache->slots[cache->hopes[i]];
+        if (!qn_expert_slot_is_untouched(s)) {
+            cache->figures.ahead++;
+            continue;
+        }
+        cache->slot_of[s->expert] = NO_SLOT;
+        s->owned = s->ahead = false;
+    }
+    cache->hope_count = 0;
 }
 
 /* Counts the step's uses, and holds what is there or on its way. */
 static void note_uses(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)
 {
-    for (size_t i = 0; i < cache->held_count; i++)
-        cache->slots[cache->held[i]].held = false;
-    cache->held_count = 0;
+    cache->held_count = count;
     cache->holds++;
     cache->warmth *= 1 + 1 / (FADING_STEPS * (double)cache->served_layers);
     if (cache->warmth > HEAT_LIMIT) {
@@ -335,119 +308,128 @@ static void note_uses(qn_expert_cache *cache, size_t layer, const int32_t *exper
             cache->heat[i] /= cache->warmth;
         cache->warmth = 1;
     }
-    qn_async_reader_poll(cache->reader);
     for (size_t i = 0; i < count; i++) {
         cache->heat[layer * cache->experts + (size_t)experts[i]] += cache->warmth;
-        slot *s = slot_of(cache, layer, experts[i]);
+        qn_expert_slot *s = slot_of(cache, layer, experts[i]);
+        cache->held[i] = NO_SLOT;
         if (!s) {
             cache->figures.misses++;
             continue;
         }
-        if (is_there(s))
+        if (qn_expert_slot_is_there(s))
             cache->figures.hits++;
         else
             cache->figures.late++;
         cache->figures.ahead_used += s->ahead;
         s->ahead = false;
-        hold_slot(cache, s);
+        hold_slot(cache, s, i);
     }
 }
 
 static qn_status read_missing(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count, qn_error *err)
 {
     for (size_t i = 0; i < count; i++) {
-        slot *s = slot_of(cache, layer, experts[i]);
+        qn_expert_slot *s = slot_of(cache, layer, experts[i]);
         while (!s) {
             s = find_victim(cache);
             if (s) {
                 give(cache, s, layer, (size_t)experts[i]);
-                hold_slot(cache, s);
+                hold_slot(cache, s, i);
                 break;
             }
-            qn_status status = qn_async_reader_wait_any(cache->reader, err);
+            qn_status status = qn_async_reader_wait_any(cache->reader, NULL, err);
             if (status != QN_OK)
                 return status;
         }
-        start_parts(cache, s, true);
+        qn_expert_slot_start(s, cache->reader, true);
     }
-    qn_async_reader_poll(cache->reader);
+    poll_reader(cache);
     return QN_OK;
 }
 
-static qn_matrix matrix_in(const qn_matrix *on_disk, const qn_async_read *data, const qn_async_read *scales)
+/* *awaited: a read that is still to be waited for, or NULL. */
+static qn_status tell_arrivals(qn_expert_cache *cache, int32_t *arrived, size_t *count, const qn_async_read **awaited,
+                               qn_error *err)
 {
-    qn_matrix m = *on_disk;
-    m.data = qn_async_read_data(data);
-    m.scales = on_disk->scales ? qn_async_read_data(scales) : NULL;
-    return m;
-}
-
-/* Files that can't be read directly leave a copy in the page cache. */
-static void drop_copies(slot *s)
-{
-    for (size_t p = 0; p < PARTS && !s->dropped; p++) {
-        const qn_async_read *part = &s->parts[p];
-        if (part->bytes > 0 && qn_direct_reader_is_buffered(part->file))
-            qn_direct_reader_drop(part->file, part->offset, part->bytes);
-    }
-    s->dropped = true;
-}
-
-static qn_status wait_for(qn_expert_cache *cache, size_t layer, int32_t id, qn_expert_views *views, qn_error *err)
-{
-    slot *s = slot_of(cache, layer, id);
-    for (size_t p = 0; p < PARTS; p++) {
-        if (s->parts[p].bytes == 0)
+    *count = 0;
+    *awaited = NULL;
+    for (size_t i = 0; i < cache->held_count; i++) {
+        qn_expert_slot *s = &cache->slots[cache->held[i]];
+        const qn_async_read *failed = s->told ? NULL : qn_expert_slot_failed(s);
+        if (failed)
+            return qn_async_reader_wait(cache->reader, failed, err);
+        if (s->told)
             continue;
-        qn_status status = qn_async_reader_wait(cache->reader, &s->parts[p], err);
-        if (status != QN_OK)
-            return status;
+        if (qn_expert_slot_is_there(s)) {
+            s->told = true;
+            qn_expert_slot_drop_copies(s);
+            arrived[(*count)++] = (int32_t)i;
+        } else if (!*awaited) {
+            *awaited = qn_expert_slot_unread(s);
+        }
     }
-    drop_copies(s);
-    const qn_mlp_weights *w = &cache->weights->layers[layer].experts;
-    views->gate = matrix_in(&w->gate[id], &s->parts[0], &s->parts[1]);
-    views->up = matrix_in(&w->up[id], &s->parts[2], &s->parts[3]);
-    views->down = matrix_in(&w->down[id], &s->parts[4], &s->parts[5]);
     return QN_OK;
+}
+
+qn_status qn_expert_cache_arrivals(qn_expert_cache *cache, bool waits, int32_t *arrived, size_t *count, qn_error *err)
+{
+    const qn_async_read *awaited;
+    poll_reader(cache);
+    qn_status status = tell_arrivals(cache, arrived, count, &awaited, err);
+    if (*count > 0 || !awaited || !waits)
+        return status;
+    uint64_t started = qn_now_ns();
+    while (status == QN_OK && *count == 0) {
+        status = qn_async_reader_wait_any(cache->reader, awaited, err);
+        poll_reader(cache);
+        if (status == QN_OK)
+            status = tell_arrivals(cache, arrived, count, &awaited, err);
+    }
+    cache->figures.waited_ns += qn_now_ns() - started;
+    return status;
 }
 
 qn_status qn_expert_cache_hold(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count,
                                qn_expert_views *views, qn_error *err)
 {
+    let_go(cache);
+    forget_hopes(cache);
+    poll_reader(cache);
     note_uses(cache, layer, experts, count);
     uint64_t started = qn_now_ns();
     qn_status status = read_missing(cache, layer, experts, count, err);
-    for (size_t i = 0; i < count && status == QN_OK; i++)
-        status = wait_for(cache, layer, experts[i], &views[i], err);
     cache->figures.waited_ns += qn_now_ns() - started;
+    for (size_t i = 0; i < count && status == QN_OK; i++)
+        views[i] = qn_expert_slot_views(slot_of(cache, layer, experts[i]), &cache->weights->layers[layer].experts,
+                                        (size_t)experts[i]);
     return status;
 }
 
 void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        slot *s = slot_of(cache, layer, experts[i]);
+        qn_expert_slot *s = slot_of(cache, layer, experts[i]);
         if (s)
             s->wanted = cache->holds;
     }
     for (size_t i = 0; i < count; i++) {
         if (slot_of(cache, layer, experts[i]))
             continue;
-        slot *s = find_victim(cache);
+        qn_expert_slot *s = find_victim(cache);
         if (!s)
             break;
         give(cache, s, layer, (size_t)experts[i]);
         s->ahead = true;
         s->used = s->wanted = cache->holds;
-        cache->figures.ahead++;
-        start_parts(cache, s, false);
+        cache->hopes[cache->hope_count++] = (int32_t)(s - cache->slots);
+        qn_expert_slot_start(s, cache->reader, false);
     }
-    qn_async_reader_poll(cache->reader);
+    poll_reader(cache);
 }
 
 void qn_expert_cache_poll(qn_expert_cache *cache)
 {
-    qn_async_reader_poll(cache->reader);
+    poll_reader(cache);
 }
 
 size_t qn_expert_cache_lacks(const qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)

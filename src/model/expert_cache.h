@@ -2,7 +2,8 @@
  *
  * Of GLM-5.3's 399 GiB the routed experts are all but some 40; a token takes 8 of 256 in each layer. With this cache
  * only those that are in use have to be in memory: an expert that is not there is read from its files (io_uring,
- * O_DIRECT), all that a layer lacks at once. What is computed is the same to the bit.
+ * O_DIRECT), all that a layer lacks at once and in the order asked for, so that the first can be computed with while
+ * the others come. What is computed is the same to the bit.
  *
  * An expert's *heat* counts its uses, earlier ones for less: a use of n steps ago counts e^(-n / 2048). The coldest
  * goes when room is needed, so that what is used most stays, and what is used once passes through. Experts may be asked
@@ -20,19 +21,16 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "model/expert_slot.h"
 #include "model/weights.h"
 
 typedef struct qn_expert_cache qn_expert_cache;
-
-typedef struct qn_expert_views {
-    qn_matrix gate, up, down;
-} qn_expert_views;
 
 /* Counted since the start; times in nanoseconds. An expert that a step needs is a hit when it is wholly there, and
  * `late` when its read was under way. */
 typedef struct qn_expert_cache_figures {
     _Atomic uint64_t hits, late, misses;
-    _Atomic uint64_t ahead, ahead_used; /* read ahead of time; those of them that were then needed */
+    _Atomic uint64_t ahead, ahead_used; /* read ahead of time, before the last hold; those then needed */
     _Atomic uint64_t bytes_read, waited_ns;
 } qn_expert_cache_figures;
 
@@ -56,13 +54,19 @@ size_t qn_expert_cache_room(const qn_expert_cache *cache); /* experts in all */
 size_t qn_expert_cache_most(const qn_expert_cache *cache); /* experts that may be held at once: half of that */
 const qn_expert_cache_figures *qn_expert_cache_figures_of(const qn_expert_cache *cache);
 
-/* views[i] of experts[i], count <= qn_expert_cache_most, all in memory until the next hold, whichever layer's. Fails as
- * qn_async_reader_wait does; a later try reads again. */
+/* Gives experts[0 .. count), count <= qn_expert_cache_most, places until the next hold, whichever layer's, and starts
+ * reading those that are not there. views[i] is of experts[i], and may be read from once it has arrived. Waits for
+ * nothing but places that are still being read into, and fails as qn_async_reader_wait_any does. */
 qn_status qn_expert_cache_hold(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count,
                                qn_expert_views *views, qn_error *err);
 
+/* Those of the experts held that are there and were not told since the hold: indexes into its list, ascending, in
+ * arrived[*count], which has room for all of them. `waits`: until there is one, unless all were told. Fails as
+ * qn_async_reader_wait does; a later hold reads again. */
+qn_status qn_expert_cache_arrivals(qn_expert_cache *cache, bool waits, int32_t *arrived, size_t *count, qn_error *err);
+
 /* Starts reading those that are not there, as far as there is room beside what is held; all of them stay until the next
- * hold. Never waits. */
+ * hold. At that one, reads that were not begun by then and that it does not need are forgotten. Never waits. */
 void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count);
 
 /* Takes note of reads that are done and starts those that queue: to be called now and then while a layer computes. */

@@ -2,8 +2,10 @@
  * and up to 64 of its rows. In the second, an item is a tile of the hidden size for all experts and rows, so that one
  * thread adds up a row's experts in order. Either way each weight is read once per 64 rows that take it.
  *
- * With an expert cache, what a layer needs may be more than may be in memory at once: the experts are then worked on in
- * waves, ascending, which adds them up in the same order. */
+ * With an expert cache the first loop is run for the groups that can be computed, which is all of them unless some are
+ * still being read, and the second for as many groups from the first on as have been through it. What a layer needs may
+ * also be more than may be in memory at once: the experts are then worked on in waves, ascending. Either way a row adds
+ * them up in the same order. */
 #include "model/mlp.h"
 
 #include <string.h>
@@ -40,8 +42,9 @@ typedef struct mlp {
     qn_packed in, down, shared_down;
     size_t groups, routed; /* of ws->groups; those of routed experts, which come first */
     size_t pairs;          /* rows of the routed experts' activations */
-    size_t first, last;    /* the groups of the present wave */
-    qn_tiles down_tiles;   /* of the hidden size, of all groups of the wave together */
+    size_t batch;          /* groups that the first phase works on: ws->group_batch[0 .. batch) */
+    size_t first, last;    /* the groups that the second phase works on, or comes to next */
+    qn_tiles down_tiles;   /* of the hidden size, of all of these together */
 } mlp;
 
 static void pack_input(void *context, size_t row, size_t worker)
@@ -107,27 +110,28 @@ static qn_tiled tiled_group(const qn_mlp_group *group)
         .outputs = group->inner, .row_bytes = 2 * qn_matrix_row_bytes(group->gate), .streams = 2, .rows = group->rows};
 }
 
-/* Tiles of the first phase: all groups of the wave together are to keep the threads busy. */
+/* Tiles of the first phase: all groups of the batch together are to keep the threads busy. */
 static size_t lay_out_items(const mlp *m)
 {
     qn_mlp_group *groups = m->step->ws->groups;
+    const int32_t *batch = m->step->ws->group_batch;
     qn_cut cut;
     size_t items = 0;
     qn_cut_begin(&cut, qn_pool_threads(m->step->pool));
-    for (size_t g = m->first; g < m->last; g++) {
-        const qn_tiled group = tiled_group(&groups[g]);
+    for (size_t i = 0; i < m->batch; i++) {
+        const qn_tiled group = tiled_group(&groups[batch[i]]);
         qn_cut_add(&cut, &group);
     }
-    for (size_t g = m->last; g-- > m->first;) {
-        const qn_tiled group = tiled_group(&groups[g]);
-        groups[g].tiles = qn_cut_last(&cut, &group);
+    for (size_t i = m->batch; i-- > 0;) {
+        const qn_tiled group = tiled_group(&groups[batch[i]]);
+        groups[batch[i]].tiles = qn_cut_last(&cut, &group);
     }
-    for (size_t g = m->first; g < m->last; g++)
-        groups[g].end = items += groups[g].tiles.items;
+    for (size_t i = 0; i < m->batch; i++)
+        groups[batch[i]].end = items += groups[batch[i]].tiles.items;
     return items;
 }
 
-/* Tiles of the second phase, each with all blocks of rows of all groups of the wave. */
+/* Tiles of the second phase, each with all blocks of rows of all of its groups. */
 static size_t lay_out_down(mlp *m)
 {
     const qn_mlp_group *groups = m->step->ws->groups;
@@ -145,13 +149,14 @@ static size_t lay_out_down(mlp *m)
     return m->down_tiles.items;
 }
 
-/* The first group whose items end behind `item`. */
-static size_t group_of_item(const qn_mlp_group *groups, size_t count, size_t item)
+/* The first group of the batch whose items end behind `item`: its index in the batch. */
+static size_t place_of_item(const mlp *m, size_t item)
 {
-    size_t low = 0, high = count - 1;
+    const qn_workspace *ws = m->step->ws;
+    size_t low = 0, high = m->batch - 1;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (item < groups[middle].end)
+        if (item < ws->groups[ws->group_batch[middle]].end)
             high = middle;
         else
             low = middle + 1;
@@ -179,10 +184,11 @@ static void multiply(const mlp *m, const qn_matrix *w, size_t first, size_t last
 static void gate_and_up(void *context, size_t item, size_t worker)
 {
     const mlp *m = context;
-    const qn_mlp_group *groups = m->step->ws->groups + m->first;
-    size_t g = group_of_item(groups, m->last - m->first, item);
-    const qn_mlp_group *group = &groups[g];
-    const qn_tile tile = qn_tile_of(&group->tiles, item - (g > 0 ? groups[g - 1].end : 0));
+    const qn_mlp_group *groups = m->step->ws->groups;
+    const int32_t *batch = m->step->ws->group_batch;
+    size_t at = place_of_item(m, item);
+    const qn_mlp_group *group = &groups[batch[at]];
+    const qn_tile tile = qn_tile_of(&group->tiles, item - (at > 0 ? groups[batch[at - 1]].end : 0));
     size_t first = tile.first, last = tile.last;
     size_t row = tile.row_block * QN_MATMUL_MAX_ROWS, rows = qn_min_size(group->rows - row, QN_MATMUL_MAX_ROWS);
 
@@ -210,18 +216,18 @@ static void observe_experts(const mlp *m)
     observer->observe_experts(observer->context, m->layer, &inputs);
 }
 
-/* Rows of the wave's activations, the routed experts' first: pairs from `pair` on, and a shared expert's behind them.
- */
-typedef struct wave_rows {
+/* Rows of activations for the second phase, the routed experts' first: pairs from `pair` on, and a shared expert's
+ * behind them. */
+typedef struct down_rows {
     const mlp *m;
     size_t pair, pairs, shared;
-} wave_rows;
+} down_rows;
 
-static wave_rows rows_of_wave(const mlp *m)
+static down_rows rows_for_down(const mlp *m)
 {
     const qn_mlp_group *groups = m->step->ws->groups;
     size_t first = qn_min_size(m->first, m->routed), last = qn_min_size(m->last, m->routed);
-    wave_rows rows = {.m = m, .shared = m->last > m->routed ? m->step->rows : 0};
+    down_rows rows = {.m = m, .shared = m->last > m->routed ? m->step->rows : 0};
     if (first < last) {
         rows.pair = groups[first].first_packed;
         rows.pairs = groups[last - 1].first_packed + groups[last - 1].rows - rows.pair;
@@ -232,7 +238,7 @@ static wave_rows rows_of_wave(const mlp *m)
 static void pack_activations(void *context, size_t batch, size_t worker)
 {
     (void)worker;
-    const wave_rows *rows = context;
+    const down_rows *rows = context;
     const mlp *m = rows->m;
     const qn_mlp_weights *dense = &m->weights->dense;
     const float *routed = m->step->ws->activations, *shared = routed + m->pairs * m->weights->experts.inner;
@@ -300,7 +306,7 @@ static bool is_cached(const mlp *m)
 /* The group behind the last one that belongs to the wave of `first`: all of them, unless they lie in the cache. */
 static size_t end_of_wave(const mlp *m, size_t first)
 {
-    if (!is_cached(m) || m->routed - first <= qn_expert_cache_most(m->step->expert_cache))
+    if (!is_cached(m) || m->routed <= first + qn_expert_cache_most(m->step->expert_cache))
         return m->groups;
     return first + qn_expert_cache_most(m->step->expert_cache);
 }
@@ -318,11 +324,11 @@ static void read_ahead(const mlp *m, size_t last)
     }
 }
 
-/* Has the wave's experts in memory, and what comes next on its way. */
-static qn_status hold_wave(mlp *m, qn_error *err)
+/* Lets the cache read what the wave lacks, and behind that what comes next. */
+static qn_status begin_wave(const mlp *m, size_t end, qn_error *err)
 {
     qn_workspace *ws = m->step->ws;
-    size_t last = qn_min_size(m->last, m->routed), count = last - m->first;
+    size_t last = qn_min_size(end, m->routed), count = last - m->first;
     qn_status status = qn_expert_cache_hold(m->step->expert_cache, m->layer, ws->group_expert + m->first, count,
                                             ws->expert_views, err);
     if (status != QN_OK)
@@ -337,20 +343,68 @@ static qn_status hold_wave(mlp *m, qn_error *err)
     return QN_OK;
 }
 
-static void run_wave(mlp *m)
+/* The batch for the first phase: of the wave's groups those that can be computed and were not yet. Without a cache, all
+ * of them; else the routed experts that have arrived, and at first what lies in memory anyway. Waits where that is
+ * none. */
+static qn_status next_batch(mlp *m, size_t begin, size_t end, bool at_first, qn_error *err)
+{
+    int32_t *batch = m->step->ws->group_batch;
+    size_t in_memory = is_cached(m) ? qn_max_size(begin, m->routed) : begin;
+    m->batch = 0;
+    for (size_t g = in_memory; g < end && at_first; g++)
+        batch[m->batch++] = (int32_t)g;
+    if (!is_cached(m))
+        return QN_OK;
+    size_t arrived = 0;
+    qn_status status = qn_expert_cache_arrivals(m->step->expert_cache, m->batch == 0, batch + m->batch, &arrived, err);
+    for (size_t i = 0; i < arrived; i++)
+        batch[m->batch + i] += (int32_t)begin;
+    m->batch += arrived;
+    return status;
+}
+
+static void run_gate_and_up(const mlp *m)
+{
+    qn_workspace *ws = m->step->ws;
+    qn_pool_run(m->step->pool, lay_out_items(m), gate_and_up, (void *)m);
+    for (size_t i = 0; i < m->batch; i++)
+        ws->groups[ws->group_batch[i]].activated = true;
+    if (is_cached(m))
+        qn_expert_cache_poll(m->step->expert_cache);
+}
+
+static void run_down(mlp *m)
 {
     const qn_step *step = m->step;
-    wave_rows rows = rows_of_wave(m);
-    qn_pool_run(step->pool, lay_out_items(m), gate_and_up, m);
-    if (is_cached(m))
-        qn_expert_cache_poll(step->expert_cache);
+    down_rows rows = rows_for_down(m);
     qn_for_rows(step->pool, qn_ceil_div(rows.pairs + rows.shared, PACK_BATCH), pack_activations, &rows);
     qn_pool_run(step->pool, lay_out_down(m), down_tile, m);
+}
+
+/* Groups m->first .. end - 1. */
+static qn_status run_wave(mlp *m, size_t end, qn_error *err)
+{
+    const qn_mlp_group *groups = m->step->ws->groups;
+    size_t begin = m->first;
+    qn_status status = is_cached(m) ? begin_wave(m, end, err) : QN_OK;
+    for (bool at_first = true; m->first < end && status == QN_OK; at_first = false) {
+        status = next_batch(m, begin, end, at_first, err);
+        if (status != QN_OK)
+            break;
+        run_gate_and_up(m);
+        while (m->last < end && groups[m->last].activated)
+            m->last++;
+        if (m->last > m->first)
+            run_down(m);
+        m->first = m->last;
+    }
+    return status;
 }
 
 qn_status qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t layer, qn_error *err)
 {
     mlp m = {.step = step, .weights = weights, .layer = layer};
+    qn_status status = QN_OK;
     qn_part_mark(step->clock, QN_PART_ROUTER);
     if (weights->is_sparse)
         add_routed(&m);
@@ -365,13 +419,10 @@ qn_status qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t la
     qn_for_rows(step->pool, step->rows, pack_input, &m);
     if (is_cached(&m))
         qn_expert_forecast_check(step->expert_forecast, layer, step->ws->group_expert, m.routed);
-    for (; m.last < m.groups; m.first = m.last) {
-        m.last = end_of_wave(&m, m.first);
-        qn_status status = is_cached(&m) ? hold_wave(&m, err) : QN_OK;
-        if (status != QN_OK)
-            return status;
-        run_wave(&m);
-    }
+    while (m.first < m.groups && status == QN_OK)
+        status = run_wave(&m, end_of_wave(&m, m.first), err);
+    if (status != QN_OK)
+        return status;
     observe_experts(&m);
     return QN_OK;
 }

@@ -1,10 +1,14 @@
 /* Gated MLPs, down(silu(gate h) * up h): a dense layer's, the shared experts, and the routed experts.
  *
  * All of a layer's MLPs run together: first gate and up of each with the rows that take it, then down, where a row
- * adds its experts in ascending id and the shared expert last. A dense layer is one expert that every row takes. */
+ * adds its experts in ascending id and the shared expert last. A dense layer is one expert that every row takes.
+ *
+ * With an expert cache the shared expert and those that are in memory begin while the others are read, and each of
+ * these as it arrives; what a row adds up, and in which order, stays the same. */
 #ifndef QN_MODEL_MLP_H
 #define QN_MODEL_MLP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,7 +35,8 @@ struct qn_mlp_group {
     float *activations;  /* [rows, inner] */
     size_t first_packed; /* row of packed_down, or of packed_shared_down when `row` is NULL */
     qn_tiles tiles;      /* of gate and up */
-    size_t end;          /* items of the first phase, groups before included */
+    size_t end;          /* items of the first phase, groups before it in the batch included */
+    bool activated;      /* the activations are there: the first phase is done */
 };
 
 /* ws->h, normed, is the input; the result is in ws->branch. Fails only with an expert cache, and as that does. */

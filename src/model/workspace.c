@@ -109,6 +109,7 @@ static void take_mlp_buffers(builder *b)
     ws->expert_first = take(b, c->n_routed_experts + 1, sizeof *ws->expert_first);
     ws->groups = take(b, c->n_routed_experts + 1, sizeof *ws->groups);
     ws->group_expert = take(b, c->n_routed_experts + 1, sizeof *ws->group_expert);
+    ws->group_batch = take(b, c->n_routed_experts + 1, sizeof *ws->group_batch);
     ws->expert_views = take(b, c->n_routed_experts, sizeof *ws->expert_views);
 }
 

@@ -88,6 +88,7 @@ typedef struct qn_workspace {
     size_t *expert_first;          /* [n_routed_experts + 1]: each expert's first pair */
     qn_mlp_group *groups;          /* [n_routed_experts + 1] */
     int32_t *group_expert;         /* [n_routed_experts + 1]: of each group */
+    int32_t *group_batch;          /* [n_routed_experts + 1]: groups that the first phase works on together */
     qn_expert_views *expert_views; /* [n_routed_experts], of a wave's experts in the cache */
     float *activations;            /* of a layer's MLPs, after silu and product */
 

@@ -64,7 +64,7 @@ static void read_all_ways(bool buffered, size_t depth)
             fail_msg("%s", err.message);
         expect_content(&reads[i]);
     }
-    assert_int_equal(qn_async_reader_wait_any(reader, &err), QN_OK);
+    assert_int_equal(qn_async_reader_wait_any(reader, NULL, &err), QN_OK);
     for (size_t i = 0; i < READS; i++)
         free_read(&reads[i]);
     qn_async_reader_free(reader);
@@ -103,6 +103,38 @@ static void test_urgent_reads_pass_those_that_wait(void **state)
         expect_content(&hoped[i]);
         free_read(&hoped[i]);
     }
+    free_read(&urgent);
+    qn_async_reader_free(reader);
+    qn_direct_reader_close(file);
+}
+
+static void test_hopes_leave_room_and_are_forgotten(void **state)
+{
+    (void)state;
+    enum { HOPED = 6, DEPTH = 6, AT_ONCE = DEPTH / 3 };
+    qn_direct_reader *file = open_read_file(false);
+    qn_async_reader *reader = new_reader(DEPTH, PATIENCE_US);
+    qn_async_read hoped[HOPED], urgent = read_of(file, 5, 100);
+    qn_error err = {0};
+    for (size_t i = 0; i < HOPED; i++) {
+        hoped[i] = read_of(file, i * QN_DIRECT_ALIGNMENT, QN_DIRECT_ALIGNMENT);
+        qn_async_reader_start(reader, &hoped[i], false);
+    }
+    qn_async_reader_start(reader, &hoped[HOPED - 1], true); /* no hope any more */
+    qn_async_reader_poll(reader);
+    for (size_t i = 0; i < HOPED; i++)
+        assert_int_equal(hoped[i].state, i < AT_ONCE || i == HOPED - 1 ? QN_ASYNC_UNDER_WAY : QN_ASYNC_QUEUED);
+    qn_async_reader_start(reader, &urgent, true);
+    qn_async_reader_forget_hoped(reader);
+    for (size_t i = AT_ONCE; i + 1 < HOPED; i++)
+        assert_int_equal(hoped[i].state, QN_ASYNC_IDLE);
+    assert_int_equal(qn_async_reader_wait(reader, &urgent, &err), QN_OK);
+    qn_async_reader_start(reader, &hoped[AT_ONCE], false); /* which may be hoped for again */
+    for (size_t i = 0; i < HOPED; i++)
+        assert_int_equal(qn_async_reader_wait(reader, &hoped[i], &err), QN_OK);
+    assert_int_equal(qn_async_reader_bytes(reader), (AT_ONCE + 3) * QN_DIRECT_ALIGNMENT);
+    for (size_t i = 0; i < HOPED; i++)
+        free_read(&hoped[i]);
     free_read(&urgent);
     qn_async_reader_free(reader);
     qn_direct_reader_close(file);
@@ -195,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_ranges_at_any_depth),
         cmocka_unit_test(test_urgent_reads_pass_those_that_wait),
+        cmocka_unit_test(test_hopes_leave_room_and_are_forgotten),
         cmocka_unit_test(test_a_cut_off_file_is_named),
         cmocka_unit_test(test_a_failing_read_is_told_and_may_be_tried_again),
         cmocka_unit_test(test_a_disk_that_never_answers_ends_the_wait),

@@ -38,13 +38,18 @@ static fixture open_model(const char *dir)
     return f;
 }
 
-static void open_cache(fixture *f, size_t experts)
+static void open_patient_cache(fixture *f, size_t experts, uint64_t patience_us)
 {
     qn_error err = {0};
     size_t bytes = qn_expert_cache_bytes(&f->weights, experts);
-    if (qn_expert_cache_new(f->checkpoint, &f->weights, bytes, PATIENCE_US, &f->cache, &err) != QN_OK)
+    if (qn_expert_cache_new(f->checkpoint, &f->weights, bytes, patience_us, &f->cache, &err) != QN_OK)
         fail_msg("%s", err.message);
     assert_int_equal(qn_expert_cache_room(f->cache), experts);
+}
+
+static void open_cache(fixture *f, size_t experts)
+{
+    open_patient_cache(f, experts, PATIENCE_US);
 }
 
 static void close_model(fixture *f)
@@ -92,6 +97,27 @@ static void expect_experts(const fixture *f, size_t layer, const int32_t *ids, s
     }
 }
 
+/* Holds them and waits until all have arrived, each told once. */
+static qn_status hold_all(fixture *f, size_t layer, const int32_t *ids, size_t count, qn_expert_views *views,
+                          qn_error *err)
+{
+    bool told[MAX_HELD] = {false};
+    size_t all = 0, arrived = 1;
+    qn_status status = qn_expert_cache_hold(f->cache, layer, ids, count, views, err);
+    while (status == QN_OK && arrived > 0) {
+        int32_t at[MAX_HELD];
+        status = qn_expert_cache_arrivals(f->cache, true, at, &arrived, err);
+        for (size_t i = 0; i < arrived && status == QN_OK; i++) {
+            assert_in_range(at[i], i > 0 ? at[i - 1] + 1 : 0, (int32_t)count - 1);
+            assert_false(told[at[i]]);
+            told[at[i]] = true;
+            all++;
+        }
+    }
+    assert_true(status != QN_OK || all == count);
+    return status;
+}
+
 static size_t draw_layer(fixture *f)
 {
     size_t layer;
@@ -133,7 +159,7 @@ static void test_every_layout_comes_from_the_disk_as_it_is_mapped(void **state)
             qn_expert_views views[MAX_HELD];
             qn_error err = {0};
             size_t layer = draw_layer(&f), count = draw_experts(&f, qn_expert_cache_most(f.cache), ids);
-            if (qn_expert_cache_hold(f.cache, layer, ids, count, views, &err) != QN_OK)
+            if (hold_all(&f, layer, ids, count, views, &err) != QN_OK)
                 fail_msg("%s", err.message);
             qn_expert_cache_want(f.cache, draw_layer(&f), wanted, draw_experts(&f, MAX_HELD, wanted));
             expect_experts(&f, layer, ids, count, views); /* what is wanted takes nothing away from what is held */
@@ -156,14 +182,14 @@ static void test_what_is_used_most_stays(void **state)
     qn_expert_views views[2];
     const qn_expert_cache_figures *figures = qn_expert_cache_figures_of(f.cache);
     for (size_t i = 0; i < 50; i++)
-        assert_int_equal(qn_expert_cache_hold(f.cache, layer, (const int32_t[]){0, 1}, 2, views, &err), QN_OK);
+        assert_int_equal(hold_all(&f, layer, (const int32_t[]){0, 1}, 2, views, &err), QN_OK);
     assert_int_equal(figures->misses, 2);
     for (size_t i = 0; i < 50; i++) {
         int32_t passing = (int32_t)(2 + i % (f.experts - 2));
-        assert_int_equal(qn_expert_cache_hold(f.cache, draw_layer(&f), &passing, 1, views, &err), QN_OK);
+        assert_int_equal(hold_all(&f, draw_layer(&f), &passing, 1, views, &err), QN_OK);
     }
     uint64_t misses = figures->misses;
-    assert_int_equal(qn_expert_cache_hold(f.cache, layer, (const int32_t[]){0, 1}, 2, views, &err), QN_OK);
+    assert_int_equal(hold_all(&f, layer, (const int32_t[]){0, 1}, 2, views, &err), QN_OK);
     assert_int_equal(figures->misses, misses);
     close_model(&f);
 }
@@ -181,11 +207,63 @@ static void test_experts_asked_for_ahead_are_no_misses(void **state)
     assert_int_equal(qn_expert_cache_lacks(f.cache, layer, ids, 2), 2);
     qn_expert_cache_want(f.cache, layer, ids, 2);
     assert_int_equal(qn_expert_cache_lacks(f.cache, layer, ids, 2), 0);
-    assert_int_equal(qn_expert_cache_hold(f.cache, layer, ids, 2, views, &err), QN_OK);
+    assert_int_equal(hold_all(&f, layer, ids, 2, views, &err), QN_OK);
     expect_experts(&f, layer, ids, 2, views);
     assert_int_equal(figures->misses, 0);
     assert_int_equal(figures->ahead_used, 2);
     assert_int_equal(figures->hits + figures->late, 2);
+    close_model(&f);
+}
+
+/* A guess that was not begun would be read before what is needed, and may be wrong. */
+static void test_guesses_that_did_not_come_true_are_not_read(void **state)
+{
+    (void)state;
+    fixture f = open_model("tests/data/oracle/tiny-sparse");
+    open_cache(&f, least_room(&f, 0));
+    size_t layer = draw_layer(&f);
+    qn_error err;
+    qn_expert_views views[1];
+    const int32_t guessed[] = {0, 1, 2, 3}, needed[] = {4};
+    const qn_expert_cache_figures *figures = qn_expert_cache_figures_of(f.cache);
+    qn_expert_cache_want(f.cache, layer, guessed, 4); /* of three parts each, and four are read at once */
+    assert_int_equal(qn_expert_cache_lacks(f.cache, layer, guessed, 4), 0);
+    assert_int_equal(hold_all(&f, layer, needed, 1, views, &err), QN_OK);
+    expect_experts(&f, layer, needed, 1, views);
+    assert_int_equal(figures->ahead, 2);
+    assert_int_equal(qn_expert_cache_lacks(f.cache, layer, guessed, 2), 0);
+    assert_int_equal(qn_expert_cache_lacks(f.cache, layer, guessed + 2, 2), 2);
+    assert_int_equal(hold_all(&f, layer, guessed + 1, 1, views, &err), QN_OK); /* begun, and then left */
+    expect_experts(&f, layer, guessed + 1, 1, views);
+    assert_int_equal(figures->ahead_used, 1);
+    close_model(&f);
+}
+
+static void test_what_is_there_does_not_wait_for_what_never_comes(void **state)
+{
+    (void)state;
+    fixture f = open_model("tests/data/oracle/tiny-sparse-mxfp4-ct");
+    open_patient_cache(&f, least_room(&f, 0), 1000);
+    size_t layer = draw_layer(&f), count = 0;
+    const int32_t ids[] = {1, 3, 4};
+    int32_t arrived[3];
+    qn_expert_views views[3];
+    qn_error err = {0};
+    while (hold_all(&f, layer, ids + 1, 1, views, &err) != QN_OK) /* as slow as the disk may be */
+        continue;
+    qn_fault_arm(QN_FAULT_WRITE, 1); /* the first request is lost */
+    assert_int_equal(qn_expert_cache_hold(f.cache, layer, ids, 3, views, &err), QN_OK);
+    qn_fault_disarm();
+    assert_int_equal(qn_expert_cache_arrivals(f.cache, true, arrived, &count, &err), QN_OK);
+    assert_true(count > 0);
+    assert_int_equal(arrived[0], 1);
+    expect_experts(&f, layer, ids + 1, 1, views + 1);
+    qn_status status = QN_OK;
+    for (size_t i = 0; i < 3 && status == QN_OK; i++) /* the third may come; the first does not */
+        status = qn_expert_cache_arrivals(f.cache, true, arrived, &count, &err);
+    assert_int_equal(status, QN_RESOURCE);
+    assert_non_null(strstr(err.message, ".safetensors"));
+    assert_non_null(strstr(err.message, "no read has got on"));
     close_model(&f);
 }
 
@@ -202,13 +280,13 @@ static void test_every_failing_read_is_told_and_tried_again(void **state)
         qn_expert_views views[2];
         qn_error err = {0};
         qn_fault_arm(QN_FAULT_READ, nth);
-        qn_status status = qn_expert_cache_hold(f.cache, layer, ids, 2, views, &err);
+        qn_status status = hold_all(&f, layer, ids, 2, views, &err);
         qn_fault_disarm();
         if (status != QN_OK) {
             failed++;
             assert_int_equal(status, QN_RESOURCE);
             assert_non_null(strstr(err.message, ".safetensors"));
-            assert_int_equal(qn_expert_cache_hold(f.cache, layer, ids, 2, views, &err), QN_OK);
+            assert_int_equal(hold_all(&f, layer, ids, 2, views, &err), QN_OK);
         }
         expect_experts(&f, layer, ids, 2, views);
         qn_expert_cache_free(f.cache);
@@ -281,6 +359,8 @@ int main(void)
         cmocka_unit_test(test_every_layout_comes_from_the_disk_as_it_is_mapped),
         cmocka_unit_test(test_what_is_used_most_stays),
         cmocka_unit_test(test_experts_asked_for_ahead_are_no_misses),
+        cmocka_unit_test(test_guesses_that_did_not_come_true_are_not_read),
+        cmocka_unit_test(test_what_is_there_does_not_wait_for_what_never_comes),
         cmocka_unit_test(test_every_failing_read_is_told_and_tried_again),
         cmocka_unit_test(test_every_failing_allocation_is_told),
         cmocka_unit_test(test_too_small_a_cache_is_refused_with_the_size_that_does),
