@@ -18,7 +18,7 @@
 struct qn_direct_reader {
     char *path;
     int fd;
-    uint64_t bytes;
+    qn_file_identity identity;
     bool buffered;
 };
 
@@ -83,7 +83,7 @@ static qn_status open_file(qn_direct_reader *reader, qn_error *err)
     int flags = fcntl(reader->fd, F_GETFL);
     if (flags < 0 || fcntl(reader->fd, F_SETFL, flags & ~O_NONBLOCK) < 0)
         return qn_fail_errno(err, reader->path, "examine", errno);
-    reader->bytes = (uint64_t)info.st_size;
+    reader->identity = qn_file_identity_of(&info);
     return QN_OK;
 }
 
@@ -125,7 +125,12 @@ int qn_direct_reader_descriptor(const qn_direct_reader *reader)
 
 uint64_t qn_direct_reader_bytes(const qn_direct_reader *reader)
 {
-    return reader->bytes;
+    return reader->identity.bytes;
+}
+
+const qn_file_identity *qn_direct_reader_identity(const qn_direct_reader *reader)
+{
+    return &reader->identity;
 }
 
 bool qn_direct_reader_is_buffered(const qn_direct_reader *reader)

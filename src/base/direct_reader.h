@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 /* Requests start and end at multiples of this, whatever the block size of the disk. */
 enum { QN_DIRECT_ALIGNMENT = 4096 };
@@ -27,6 +28,7 @@ void qn_direct_reader_close(qn_direct_reader *reader); /* NULL is fine */
 const char *qn_direct_reader_path(const qn_direct_reader *reader);
 int qn_direct_reader_descriptor(const qn_direct_reader *reader); /* for reads by other means; stays the reader's */
 uint64_t qn_direct_reader_bytes(const qn_direct_reader *reader); /* size at open */
+const qn_file_identity *qn_direct_reader_identity(const qn_direct_reader *reader); /* at open */
 bool qn_direct_reader_is_buffered(const qn_direct_reader *reader);
 
 /* What a buffer must have for reads of up to `bytes` bytes at any offset. */

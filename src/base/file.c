@@ -45,8 +45,23 @@ qn_status qn_fail_errno(qn_error *err, const char *what, const char *action, int
     }
 }
 
-/* Opens a regular file for reading and tells its size. */
-static qn_status open_regular(const char *path, int *out, size_t *bytes, qn_error *err)
+qn_file_identity qn_file_identity_of(const struct stat *info)
+{
+    return (qn_file_identity){.device = info->st_dev,
+                              .inode = info->st_ino,
+                              .bytes = (uint64_t)info->st_size,
+                              .modified_s = info->st_mtim.tv_sec,
+                              .modified_ns = info->st_mtim.tv_nsec};
+}
+
+bool qn_file_identity_equal(const qn_file_identity *a, const qn_file_identity *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes && a->modified_s == b->modified_s &&
+           a->modified_ns == b->modified_ns;
+}
+
+/* Opens a regular file for reading and tells what it is. */
+static qn_status open_regular(const char *path, int *out, qn_file_identity *identity, qn_error *err)
 {
     int fd = qn_fault_hit(QN_FAULT_READ) ? (errno = EIO, -1) : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -63,18 +78,19 @@ static qn_status open_regular(const char *path, int *out, size_t *bytes, qn_erro
                        S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     }
     *out = fd;
-    *bytes = (size_t)info.st_size;
+    *identity = qn_file_identity_of(&info);
     return QN_OK;
 }
 
 qn_status qn_file_map(const char *path, qn_mapping *out, qn_error *err)
 {
     int fd = -1;
-    size_t bytes = 0;
-    qn_status status = open_regular(path, &fd, &bytes, err);
+    qn_file_identity identity = {0};
+    qn_status status = open_regular(path, &fd, &identity, err);
     if (status != QN_OK)
         return status;
     void *data = NULL;
+    size_t bytes = (size_t)identity.bytes;
     if (bytes > 0) {
         data = qn_fault_hit(QN_FAULT_READ) ? (errno = ENOMEM, MAP_FAILED)
                                            : mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -85,7 +101,7 @@ qn_status qn_file_map(const char *path, qn_mapping *out, qn_error *err)
         }
     }
     close(fd); /* the mapping holds the file */
-    *out = (qn_mapping){.data = data, .bytes = bytes};
+    *out = (qn_mapping){.data = data, .bytes = bytes, .identity = identity};
     return QN_OK;
 }
 
@@ -154,10 +170,11 @@ static qn_status read_to_end(int fd, const char *what, size_t expected, size_t l
 qn_status qn_file_read(const char *path, size_t limit_bytes, char **out, size_t *bytes, qn_error *err)
 {
     int fd = -1;
-    size_t expected = 0;
-    qn_status status = open_regular(path, &fd, &expected, err);
+    qn_file_identity identity = {0};
+    qn_status status = open_regular(path, &fd, &identity, err);
     if (status != QN_OK)
         return status;
+    size_t expected = (size_t)identity.bytes;
     status = expected > limit_bytes ? fail_limit(err, path, limit_bytes)
                                     : read_to_end(fd, path, expected, limit_bytes, out, bytes, err);
     close(fd);

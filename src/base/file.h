@@ -2,15 +2,27 @@
 #ifndef QN_BASE_FILE_H
 #define QN_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
+/* Tells a file from another that took its name, and from itself after a write. */
+typedef struct qn_file_identity {
+    uint64_t device, inode, bytes;
+    int64_t modified_s, modified_ns;
+} qn_file_identity;
+
+struct stat;
+qn_file_identity qn_file_identity_of(const struct stat *info);
+bool qn_file_identity_equal(const qn_file_identity *a, const qn_file_identity *b);
+
 /* A read-only mapping. Start from {0}. The bytes live until qn_file_unmap. */
 typedef struct qn_mapping {
     const uint8_t *data; /* NULL for an empty file */
     size_t bytes;
+    qn_file_identity identity; /* when it was mapped */
 } qn_mapping;
 
 /* Refuses what is not a regular file. A file that shrinks while mapped kills the process (SIGBUS): quern

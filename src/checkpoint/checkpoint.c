@@ -359,6 +359,12 @@ const qn_tensor *qn_checkpoint_tensor(const qn_checkpoint *checkpoint, size_t i,
     return checkpoint->entries[i].tensor;
 }
 
+const qn_file_identity *qn_checkpoint_identity(const qn_checkpoint *checkpoint, size_t i)
+{
+    assert(i < checkpoint->count);
+    return qn_safetensors_identity(checkpoint->entries[i].shard->file);
+}
+
 const qn_tensor *qn_checkpoint_find(const qn_checkpoint *checkpoint, const char *name)
 {
     const qn_entry *e = qn_entry_find(checkpoint, name);

@@ -34,6 +34,9 @@ const char *qn_checkpoint_dir(const qn_checkpoint *checkpoint);
 size_t qn_checkpoint_tensor_count(const qn_checkpoint *checkpoint);
 const qn_tensor *qn_checkpoint_tensor(const qn_checkpoint *checkpoint, size_t i, const char **file_name);
 
+/* Of the file of tensor i, when it was opened. */
+const qn_file_identity *qn_checkpoint_identity(const qn_checkpoint *checkpoint, size_t i);
+
 bool qn_checkpoint_has(const qn_checkpoint *checkpoint, const char *name);
 
 /* A [rows, cols] matrix of BF16, F16 or F32. A quantised linear outside of the routed experts is an error. */

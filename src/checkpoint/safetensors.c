@@ -251,6 +251,11 @@ void qn_safetensors_close(qn_safetensors *file)
     qn_free(file);
 }
 
+const qn_file_identity *qn_safetensors_identity(const qn_safetensors *file)
+{
+    return &file->mapping.identity;
+}
+
 size_t qn_safetensors_count(const qn_safetensors *file)
 {
     return file->count;

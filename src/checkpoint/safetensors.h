@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 enum {
@@ -45,6 +46,9 @@ qn_status qn_safetensors_open_fp8_header(const char *path, qn_safetensors **out,
 qn_status qn_safetensors_parse(const uint8_t *data, size_t bytes, const char *what, qn_safetensors **out,
                                qn_error *err);
 void qn_safetensors_close(qn_safetensors *file); /* NULL is fine */
+
+/* When it was mapped; all zero for a file that was not. */
+const qn_file_identity *qn_safetensors_identity(const qn_safetensors *file);
 
 size_t qn_safetensors_count(const qn_safetensors *file);
 const qn_tensor *qn_safetensors_at(const qn_safetensors *file, size_t i); /* in ascending order of data offset */

@@ -7,16 +7,21 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-static qn_status add_file(const qn_checkpoint *checkpoint, const char *name, const qn_tensor *first, qn_view_map *map,
-                          size_t *capacity, qn_error *err)
+/* The file of tensor i, the first of its file that has data. */
+static qn_status add_file(const qn_checkpoint *checkpoint, size_t i, qn_view_map *map, size_t *capacity, qn_error *err)
 {
+    const char *name;
+    const qn_tensor *first = qn_checkpoint_tensor(checkpoint, i, &name);
     if (!qn_reserve(&map->files, capacity, map->count + 1, sizeof *map->files))
         return qn_fail_memory(err, "table of files", (map->count + 1) * sizeof *map->files);
     char *path = qn_path_join(qn_checkpoint_dir(checkpoint), name);
     if (!path)
         return qn_fail_memory(err, name, strlen(name) + 1);
-    map->files[map->count++] = (qn_mapped_file){
-        .path = path, .start = first->data - first->offset, .data = first->data, .last = first->data};
+    map->files[map->count++] = (qn_mapped_file){.path = path,
+                                                .identity = *qn_checkpoint_identity(checkpoint, i),
+                                                .start = first->data - first->offset,
+                                                .data = first->data,
+                                                .last = first->data};
     return QN_OK;
 }
 
@@ -32,7 +37,7 @@ qn_status qn_view_map_make(const qn_checkpoint *checkpoint, qn_view_map *out, qn
         if (tensor->bytes == 0)
             continue;
         if (!current || strcmp(current, name) != 0)
-            status = add_file(checkpoint, name, tensor, out, &capacity, err);
+            status = add_file(checkpoint, i, out, &capacity, err);
         current = name;
         if (status == QN_OK)
             out->files[out->count - 1].last = tensor->data + tensor->bytes;
@@ -50,14 +55,14 @@ void qn_view_map_free(qn_view_map *map)
     *map = (qn_view_map){0};
 }
 
-/* The mapping is what was checked: a file that has another size by now was exchanged or cut off. */
 static qn_status open_file(const qn_mapped_file *mapped, qn_direct_reader **out, qn_error *err)
 {
     qn_status status = qn_direct_reader_open(mapped->path, out, err);
-    uint64_t bytes = (uint64_t)(mapped->last - mapped->start);
-    if (status == QN_OK && qn_direct_reader_bytes(*out) != bytes)
-        status = qn_fail(err, QN_BAD_INPUT, "%s: has %llu bytes and had %llu when it was opened: leave it alone in use",
-                         mapped->path, (unsigned long long)qn_direct_reader_bytes(*out), (unsigned long long)bytes);
+    if (status == QN_OK && !qn_file_identity_equal(qn_direct_reader_identity(*out), &mapped->identity))
+        status = qn_fail(err, QN_BAD_INPUT,
+                         "%s: was exchanged or written to since it was opened: start again, and leave the files of a "
+                         "model alone in use",
+                         mapped->path);
     return status;
 }
 

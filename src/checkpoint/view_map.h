@@ -13,6 +13,7 @@
 
 typedef struct qn_mapped_file {
     char *path;
+    qn_file_identity identity;  /* when it was mapped */
     const uint8_t *start;       /* where byte 0 of the file is mapped */
     const uint8_t *data, *last; /* the first byte of its tensors, and the one behind them */
 } qn_mapped_file;
@@ -27,7 +28,8 @@ qn_status qn_view_map_make(const qn_checkpoint *checkpoint, qn_view_map *out, qn
 void qn_view_map_free(qn_view_map *map); /* {0} is fine */
 
 /* A reader for each of the files, [count], in *out. One line tells when the file system refuses direct reads, as
- * `what`: why they are read. A file that has another size than when it was mapped is refused (QN_BAD_INPUT). */
+ * `what`: why they are read. A file that is another than was mapped, or was written to since, is refused
+ * (QN_BAD_INPUT): what was checked is not what would be read. */
 qn_status qn_view_map_open_files(const qn_view_map *map, const char *what, qn_direct_reader ***out, qn_error *err);
 void qn_view_map_close_files(const qn_view_map *map, qn_direct_reader **files); /* NULL is fine */
 
