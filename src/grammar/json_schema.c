@@ -1,4 +1,5 @@
-/* Sets of schemas to expressions, each set once: a second use refers to a rule, and so does a use inside itself. */
+/* Sets of schemas to expressions, each set once: all uses of it are one expression, which is a rule where the set is
+ * used inside itself. */
 #include "grammar/json_schema.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@ struct compiled_set {
     node_set set;
     bool entered, done, has_rule;
     qn_rule rule;
-    qn_expr expr;
+    qn_expr expr, use; /* the set itself; the rule of one that is used inside itself */
 };
 
 typedef struct expr_list {
@@ -86,7 +87,8 @@ static compiled_set *find_set(compiler *c, const node_set *set)
     return c->sets[at];
 }
 
-/* A schema that only refers to another is the other one, so that all such uses share one rule. */
+/* A schema that only refers to another is the other one, and so is one that says the same: all such uses share one
+ * rule. */
 static void follow_references(compiler *c, const node_set *set, node_set *out)
 {
     enum { MOST_STEPS = 64 }; /* one that goes round is left to be refused with its place */
@@ -99,7 +101,7 @@ static void follow_references(compiler *c, const node_set *set, node_set *out)
                 break;
             node = schema_resolve(c, node, reference);
         }
-        schema_set_add(c, out, node);
+        schema_set_add(c, out, schema_first_like(c, node));
     }
 }
 
@@ -160,17 +162,17 @@ static qn_expr compile_set(compiler *c, const node_set *set)
                                                  : qn_words_choice(c->b, options.exprs.exprs, options.exprs.count);
 }
 
-static qn_expr use_rule(compiler *c, compiled_set *entry)
+/* The same expression each time: items of objects are equal by it. */
+static qn_expr use_set(compiler *c, compiled_set *entry)
 {
-    if (entry->done && entry->expr == QN_NO_WORDS)
-        return QN_NO_WORDS;
+    if (entry->done && (entry->expr == QN_NO_WORDS || !entry->has_rule))
+        return entry->expr;
     if (!entry->has_rule) {
         entry->rule = qn_rule_declare(c->b, entry->set.nodes[0]->place);
         entry->has_rule = true;
-        if (entry->done)
-            qn_rule_define(c->b, entry->rule, entry->expr);
+        entry->use = qn_expr_rule(c->b, entry->rule);
     }
-    return qn_expr_rule(c->b, entry->rule);
+    return entry->use;
 }
 
 /* The bounds of a grammar are told by the schema at which they were met. */
@@ -195,7 +197,7 @@ qn_expr schema_set_expr(compiler *c, const node_set *set)
     if (!entry)
         return QN_NO_WORDS;
     if (entry->entered)
-        return use_rule(c, entry);
+        return use_set(c, entry);
     if (c->depth == SCHEMA_MOST_DEPTH) {
         schema_fail(c, followed.nodes[0], NULL, "nested deeper than %d levels: flatten the schema", SCHEMA_MOST_DEPTH);
         return QN_NO_WORDS;
@@ -211,7 +213,7 @@ qn_expr schema_set_expr(compiler *c, const node_set *set)
     entry->done = true;
     if (entry->has_rule)
         qn_rule_define(c->b, entry->rule, entry->expr == QN_NO_WORDS ? qn_expr_never(c->b) : entry->expr);
-    return entry->expr;
+    return use_set(c, entry);
 }
 
 /* Arguments of native calls */

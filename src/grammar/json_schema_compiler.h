@@ -64,6 +64,7 @@ typedef struct compiler {
     qn_automaton_room room;   /* the same memory, for automata */
     schema_node **node_slots; /* hash tables, open addressing */
     size_t node_count, node_capacity;
+    struct schema_contents *contents;  /* json_schema_content.c; NULL: none yet */
     struct schema_resource *resources; /* json_schema_reference.c: those of the document, once they were needed */
     size_t resource_count;
     json_t *made; /* array that holds the schemas of json_schema_made.c; NULL: none yet */
@@ -150,6 +151,9 @@ const char *schema_own_id(const json_t *schema); /* the $id by which it is a res
 const schema_node *schema_resolve(compiler *c, const schema_node *from, const char *reference);
 bool schema_is_one_resource(compiler *c); /* no part of the document has an $id of its own */
 void schema_set_add(compiler *c, node_set *set, const schema_node *node);
+/* The first schema given to this function that says the same, annotations aside, and from the same resource: itself if
+ * there was none (json_schema_content.c). */
+const schema_node *schema_first_like(compiler *c, const schema_node *node);
 
 /* Schemas that are made up, and values (json_schema_made.c). They live as long as the compiler, and so do the parts of
  * the document that they hold, at their own places. NULL when memory is short, and the compiler failed; every function

@@ -96,6 +96,36 @@ static void test_a_thousand_objects_with_equal_first_names(void **state)
           TEXTS_OF("{\"v\":[7,8],\"x\":true}", "{\"v\":[7],\"w\":8,\"x\":true}", "{\"x\":true}"));
 }
 
+static void test_a_thousand_objects_with_equal_members_written_anew(void **state)
+{
+    (void)state;
+    check(thousand("{\"type\":\"object\",\"properties\":{\"type\":{\"const\":\"k%\"},"
+                   "\"id\":{\"type\":\"string\",\"maxLength\":3,\"description\":\"The id of k%\"},"
+                   "\"note\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}],\"default\":null},"
+                   "\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":1},\"maxItems\":2},"
+                   "\"size\":{\"type\":\"object\",\"properties\":{\"w\":{\"type\":\"number\",\"minimum\":0}}}},"
+                   "\"required\":[\"type\",\"id\"],\"additionalProperties\":false}",
+                   false),
+          TEXTS_OF("{\"id\":\"abc\",\"note\":null,\"tags\":[\"x\",\"y\"],\"size\":{\"w\":0.5},\"type\":\"k7\"}",
+                   "{\"tags\":[],\"type\":\"k999\",\"note\":\"\",\"id\":\"\"}"),
+          TEXTS_OF("{\"id\":\"abcd\",\"type\":\"k7\"}", "{\"id\":\"a\",\"note\":1,\"type\":\"k7\"}",
+                   "{\"id\":\"a\",\"tags\":[\"\"],\"type\":\"k7\"}",
+                   "{\"id\":\"a\",\"tags\":[\"a\",\"b\",\"c\"],\"type\":\"k7\"}",
+                   "{\"id\":\"a\",\"size\":{\"w\":-1},\"type\":\"k7\"}", "{\"id\":\"a\",\"type\":\"k1000\"}",
+                   "{\"tags\":[]}"));
+}
+
+/* A schema that is used inside itself, by reference. */
+static void test_a_thousand_objects_with_a_recursive_member(void **state)
+{
+    (void)state;
+    check(thousand("{\"type\":\"object\",\"properties\":{\"type\":{\"const\":\"k%\"},\"in\":{\"$ref\":\"#\"}},"
+                   "\"required\":[\"type\"],\"additionalProperties\":false}",
+                   false),
+          TEXTS_OF("{\"in\":{\"in\":{\"type\":\"k1\"},\"type\":\"k2\"},\"type\":\"k3\"}"),
+          TEXTS_OF("{\"in\":{\"in\":{\"type\":\"k1\"}},\"type\":\"k3\"}"));
+}
+
 /* Few and many are the same language */
 
 static void random_object(random_stream *r, qn_buffer *out)
@@ -113,6 +143,9 @@ static void random_object(random_stream *r, qn_buffer *out)
         "{\"enum\":[\"x\",1,null]}",
         "true",
         "false",
+        "{\"title\":\"T\",\"type\":\"string\",\"maxLength\":1}",
+        "{\"type\":\"string\",\"maxLength\":1}",
+        "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}",
         "{\"not\":{\"const\":\"x\"}}",
         "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":{\"$ref\":\"#\"}}}"};
     static const char *const others[] = {"false", "false", "true", "{\"type\":\"integer\"}", "{\"type\":\"string\"}"};
@@ -124,7 +157,7 @@ static void random_object(random_stream *r, qn_buffer *out)
     for (size_t i = 0; i < 8; i++) {
         has[i] = random_word(r) % 3 == 0;
         if (has[i])
-            qn_buffer_format(out, "%s\"%s\":%s", count++ ? "," : "", names[i], values[random_word(r) % 13]);
+            qn_buffer_format(out, "%s\"%s\":%s", count++ ? "," : "", names[i], values[random_word(r) % 16]);
     }
     qn_buffer_text(out, "},\"required\":[");
     count = 0;
@@ -244,6 +277,8 @@ int main(void)
         cmocka_unit_test(test_a_thousand_objects_told_apart_by_a_string),
         cmocka_unit_test(test_a_thousand_objects_with_other_members),
         cmocka_unit_test(test_a_thousand_objects_with_equal_first_names),
+        cmocka_unit_test(test_a_thousand_objects_with_equal_members_written_anew),
+        cmocka_unit_test(test_a_thousand_objects_with_a_recursive_member),
         cmocka_unit_test(test_random_objects_as_one_and_side_by_side),
         cmocka_unit_test(test_short_memory),
     };
