@@ -176,6 +176,7 @@ static bool fill_top(qn_mask_cache *c, uint32_t set, qn_trie_part part, uint32_t
     for (size_t i = 0; i < top->token_count; i++)
         qn_bit_set(mask, (size_t)top->tokens[i]);
     uint32_t grounds[QN_SET_WIDE + 2];
+    c->table.exhausted = c->cut = false;
     for (size_t i = 0; i < top->state_count; i++) {
         grounds[i] = qn_set_table_start(&c->table, top->states[i], ground);
         if (c->table.sets[grounds[i]].count > QN_SET_WIDE || c->table.failed || c->table.exhausted)
@@ -189,7 +190,7 @@ static bool fill_top(qn_mask_cache *c, uint32_t set, qn_trie_part part, uint32_t
         c->path[c->trie->nodes[node].depth] = from;
         mask_walk_trie(c, node + 1, c->trie->nodes[node].skip, mask);
     }
-    return !c->table.failed && !c->table.exhausted;
+    return !c->table.failed && !c->cut;
 }
 
 bool mask_take_apart(qn_mask_cache *c, uint32_t place, mask_parted *out)
@@ -229,8 +230,10 @@ bool mask_take_apart(qn_mask_cache *c, uint32_t place, mask_parted *out)
 bool mask_fill_tops(qn_mask_cache *c, const mask_parted *p, qn_trie_part part, uint64_t *mask)
 {
     for (size_t i = 0; i < p->count; i++)
-        if (!fill_top(c, p->tops[i], part, p->grounds[i], mask))
+        if (!fill_top(c, p->tops[i], part, p->grounds[i], mask)) {
+            c->lost = false; /* that is for who looks at the whole place to say */
             return false;
+        }
     return !c->table.failed;
 }
 

@@ -60,16 +60,54 @@ uint32_t mask_allow_node(qn_mask_cache *c, uint32_t node, uint32_t set, bool is_
     return node + 1;
 }
 
+/* Whether one of the nodes that stand one after the other, none below another, ends a token of this byte. */
+static bool ends_token(const qn_trie_node *nodes, uint32_t begin, uint32_t end, uint8_t byte)
+{
+    uint32_t i = begin;
+    while (i < end && nodes[i].byte != byte)
+        i = nodes[i].skip;
+    return i < end && nodes[i].first_token < nodes[i + 1].first_token;
+}
+
+/* A token below the node, at whose byte the stacks ran out, can be written with shorter ones when its first byte alone
+ * is taken and is a token: then what becomes of it is told where that byte is the next. */
+static bool is_written_otherwise(const qn_mask_cache *c, uint32_t node)
+{
+    const qn_trie_node *nodes = c->trie->nodes;
+    bool is_plain = node >= c->trie->first_plain;
+    uint32_t first = mask_part_begin(c, is_plain ? QN_TRIE_PLAIN : QN_TRIE_OTHERS);
+    while (nodes[first].skip <= node)
+        first = nodes[first].skip;
+    return first != node &&
+           (ends_token(nodes, mask_part_begin(c, QN_TRIE_OTHERS), mask_part_end(c, QN_TRIE_OTHERS),
+                       nodes[first].byte) ||
+            ends_token(nodes, mask_part_begin(c, QN_TRIE_PLAIN), mask_part_end(c, QN_TRIE_PLAIN), nodes[first].byte));
+}
+
+/* Where the node's byte leads from the set above it. */
+static uint32_t step_to(qn_mask_cache *c, uint32_t node)
+{
+    const qn_trie_node *n = &c->trie->nodes[node];
+    uint32_t to = qn_set_table_next(&c->table, c->path[n->depth - 1], n->byte);
+    c->path[n->depth] = to;
+    if (to == QN_SET_EMPTY && c->table.exhausted) {
+        c->table.exhausted = false;
+        c->cut = true;
+        c->lost = c->lost || !is_written_otherwise(c, node);
+    }
+    return to;
+}
+
 void mask_walk_trie(qn_mask_cache *c, uint32_t begin, uint32_t end, uint64_t *mask)
 {
     const qn_trie_node *nodes = c->trie->nodes;
-    for (uint32_t i = begin; i < end;) {
-        uint32_t to = qn_set_table_next(&c->table, c->path[nodes[i].depth - 1], nodes[i].byte);
+    c->table.exhausted = false;
+    for (uint32_t i = begin; i < end && !c->lost;) {
+        uint32_t to = step_to(c, i);
         if (to == QN_SET_EMPTY) {
             i = nodes[i].skip;
             continue;
         }
-        c->path[nodes[i].depth] = to;
         i = mask_allow_node(c, i, to, false, mask);
     }
 }
@@ -88,9 +126,9 @@ static void walk_odd(qn_mask_cache *c, uint32_t set, const qn_plain_reach *reach
     const qn_trie_node *nodes = c->trie->nodes;
     uint32_t end = mask_part_end(c, QN_TRIE_PLAIN);
     c->path[0] = set;
-    for (uint32_t i = mask_part_begin(c, QN_TRIE_PLAIN); i < end;) {
-        uint32_t to = qn_set_table_next(&c->table, c->path[nodes[i].depth - 1], nodes[i].byte);
-        c->path[nodes[i].depth] = to;
+    c->table.exhausted = false;
+    for (uint32_t i = mask_part_begin(c, QN_TRIE_PLAIN); i < end && !c->lost;) {
+        uint32_t to = step_to(c, i);
         bool within_char = i + 1 < nodes[i].skip && (nodes[i + 1].byte & 0xC0) == 0x80;
         if (to != QN_SET_EMPTY && (within_char || is_member(reach, to))) {
             i = c->trie->kinds[i] & reach->odd ? i + 1 : nodes[i].skip;

@@ -102,7 +102,7 @@ static void fill_place(qn_mask_cache *c, uint32_t place, uint64_t *mask)
         c->path[0] = place;
         mask_walk_trie(c, mask_part_begin(c, QN_TRIE_OTHERS), mask_part_end(c, QN_TRIE_OTHERS), mask);
     }
-    if (!c->table.failed)
+    if (!c->table.failed && !c->lost)
         fill_plain(c, place, &p, apart, mask);
     fill_letters(c, &c->table.sets[place], mask);
 }
@@ -160,7 +160,8 @@ static uint32_t import_place(qn_mask_cache *c, const qn_matcher *m)
 static void fill(qn_mask_cache *c, const qn_matcher *matcher, uint64_t *allowed)
 {
     uint32_t place = import_place(c, matcher);
-    if (c->table.failed || place == QN_SET_EMPTY)
+    c->lost = place == QN_SET_EMPTY; /* only a matcher whose stacks ran out at its beginning has none */
+    if (c->table.failed || c->lost)
         return;
     uint64_t *mask = c->table.sets[place].mask;
     if (!mask) {
@@ -170,7 +171,7 @@ static void fill(qn_mask_cache *c, const qn_matcher *matcher, uint64_t *allowed)
             return;
         }
         fill_place(c, place, mask);
-        if (c->table.failed) {
+        if (c->table.failed || c->lost) {
             qn_free(mask);
             return;
         }
@@ -187,11 +188,11 @@ qn_status qn_mask_fill(qn_mask_cache *c, const qn_matcher *matcher, uint64_t *al
         qn_set_table_clear(&c->table);
     qn_set_table_begin(&c->table);
     fill(c, matcher, allowed);
-    bool failed = c->table.failed, overworked = c->table.overworked;
+    bool failed = c->table.failed, ambiguous = c->table.overworked || (c->lost && !failed);
     if (failed)
         qn_set_table_clear(&c->table);
     pthread_mutex_unlock(&c->lock);
-    if (overworked)
+    if (ambiguous)
         return qn_fail(err, QN_USAGE,
                        "token mask: the grammar is too ambiguous here to follow all its readings: make it simpler");
     return failed ? qn_fail_memory(err, "token mask", c->words * sizeof *allowed) : QN_OK;

@@ -29,8 +29,12 @@ void qn_mask_cache_free(qn_mask_cache *cache);
 size_t qn_mask_cache_bytes(qn_mask_cache *cache);
 
 /* Sets bit t % 64 of allowed[t / 64] for each token that may come next; the words come zeroed. The end of the answer is
- * the caller's matter (qn_matcher_can_end). Errors: QN_USAGE, the grammar has too many readings here; QN_RESOURCE, out
- * of memory. */
+ * the caller's matter (qn_matcher_can_end). Errors: QN_USAGE, the grammar has more readings here than a matcher
+ * follows, or they take too much work; QN_RESOURCE, out of memory.
+ *
+ * Readings may run out inside of a token. It is left out when its first byte is a token too, for its text can be
+ * written that way, until the byte at which they run out is the next one: that is QN_USAGE. So nothing that can be
+ * completed is lost, and no token is allowed whose text is not known to be right. */
 qn_status qn_mask_fill(qn_mask_cache *cache, const qn_matcher *matcher, uint64_t *allowed, qn_error *err);
 
 #endif

@@ -22,6 +22,8 @@ struct qn_mask_cache {
     size_t number_capacity;
     qn_stack_set place;
     uint64_t *scratch, *room; /* masks */
+    bool cut;                 /* a walk went past the bound on stacks somewhere since this was last reset, */
+    bool lost;                /* and the mask of the place cannot do without what is there */
 };
 
 /* The block with room for `wanted` elements of `size` bytes. */
@@ -36,7 +38,8 @@ void mask_allow_tokens(const qn_vocabulary_trie *trie, size_t node, size_t end, 
 bool mask_allow_plain(qn_mask_cache *c, uint32_t set, bool is_top, uint64_t *mask);
 /* Allows the tokens of a node where the set stands, and those below it if that needs no walk. Where to go on. */
 uint32_t mask_allow_node(qn_mask_cache *c, uint32_t node, uint32_t set, bool is_top, uint64_t *mask);
-/* Allows the tokens of the nodes from `begin` on and before `end` that are taken behind the sets in c->path. */
+/* Allows the tokens of the nodes from `begin` on and before `end` that are taken behind the sets in c->path. Where the
+ * stacks run out the tokens below are left out, and c->cut and c->lost tell; once lost, walks end. */
 void mask_walk_trie(qn_mask_cache *c, uint32_t begin, uint32_t end, uint64_t *mask);
 
 /* Tops (mask_tops.c). A node of the trie at which a stack waits for what lies below it, in states[state]. */

@@ -169,6 +169,17 @@ def test_a_stream_tells_that_a_form_has_too_many_readings(server):
     assert told[-1]["error"]["type"] == "invalid_request_error" and told[-1]["error"]["param"] == "structured_outputs"
 
 
+def test_what_may_not_be_known_is_never_left_out(server):
+    """Each "a" doubles the readings. Where one more would be too many the answer could still end, and must not: whether
+    it would have gone on is not known."""
+    form = grammar('root ::= "a" root "b" | "a" root "c" | "~"')
+    end = server.post("/tokenize", {"prompt": "~", "add_special_tokens": False}).json()["tokens"]
+    assert len(end) == 1
+    response = server.post(PATH, body(**{**form, "max_tokens": 60, "logit_bias": {str(end[0]): -100}}))
+    assert response.status == 400, response.body
+    assert error_of(response)["param"] == "structured_outputs" and "too many readings" in error_of(response)["message"]
+
+
 @pytest.mark.parametrize("name", ["</arg_key>", "a\nb <arg_value>", "\"\\'", "e\u0301\u202e", "<|user|>"])
 def test_names_of_arguments_may_be_markup(server, name):
     parameters = members({name: {"type": "integer"}}, required=[name], additionalProperties=False)

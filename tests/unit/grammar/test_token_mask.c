@@ -11,92 +11,31 @@
 
 #include "base/fault.h"
 #include "grammar/token_mask.h"
+#include "unit/grammar/mask_rig.h"
 #include "unit/random_grammar.h"
 
-enum { TOKENS = 300, WORDS = (TOKENS + 63) / 64, LONGEST = 12, LETTER = 5, THREADS = 3, TEXT_GRAMMARS = 18 };
+enum { LETTER = 5, THREADS = 3, TEXT_GRAMMARS = 18 };
 
 static qn_error err;
 
-/* Token t: random letters; some have no text, some are empty, some are alike. */
-typedef struct vocabulary {
-    char bytes[TOKENS][LONGEST];
-    size_t lengths[TOKENS];
-    bool no_text[TOKENS];
-} vocabulary;
-
-static const char *token_bytes(void *context, int32_t token, size_t *length)
-{
-    const vocabulary *v = context;
-    *length = v->lengths[token];
-    return v->no_text[token] ? NULL : v->bytes[token];
-}
-
-static void make_vocabulary(vocabulary *v, const char *alphabet, uint64_t seed)
+/* Random letters; some have no text, some are empty, some are alike. */
+static void make_vocabulary(mask_vocabulary *v, const char *alphabet, uint64_t seed)
 {
     memset(v, 0, sizeof *v);
-    for (size_t t = 0; t < TOKENS; t++) {
+    for (size_t t = 0; t < RIG_TOKENS; t++) {
         v->no_text[t] = t < 8;
-        v->lengths[t] = t == 8 ? 0 : 1 + random_next(&seed) % (t < 100 ? 3 : LONGEST);
+        v->lengths[t] = t == 8 ? 0 : 1 + random_next(&seed) % (t < 100 ? 3 : RIG_LONGEST);
         for (size_t i = 0; i < v->lengths[t]; i++)
             v->bytes[t][i] = alphabet[random_next(&seed) % strlen(alphabet)];
     }
 }
 
-static qn_vocabulary_trie *make_trie(vocabulary *v)
-{
-    qn_vocabulary_trie *trie;
-    assert_int_equal(qn_vocabulary_trie_new(TOKENS, token_bytes, v, &trie, &err), QN_OK);
-    return trie;
-}
-
-static qn_grammar_builder *new_builder(void)
-{
-    qn_grammar_builder *b;
-    assert_int_equal(qn_grammar_builder_new(&b, &err), QN_OK);
-    return b;
-}
-
-static qn_grammar *build(qn_grammar_builder *b, qn_expr root)
-{
-    qn_grammar *g = NULL;
-    if (qn_grammar_build(b, root, &g, &err))
-        fail_msg("%s", err.message);
-    qn_grammar_builder_free(b);
-    return g;
-}
-
-static qn_mask_cache *new_cache(const qn_grammar *g, const qn_vocabulary_trie *trie)
-{
-    qn_mask_cache *cache;
-    assert_int_equal(qn_mask_cache_new(g, trie, &cache, &err), QN_OK);
-    return cache;
-}
-
-/* What a mask means, one token after the other; *exhausted: some token ran out of stacks. */
-static void fill_slowly(const qn_matcher *m, const vocabulary *v, uint64_t mask[WORDS], bool *exhausted)
-{
-    memset(mask, 0, WORDS * sizeof *mask);
-    for (size_t t = 0; t < TOKENS; t++) {
-        qn_matcher *next;
-        assert_int_equal(qn_matcher_clone(m, &next, &err), QN_OK);
-        bool text = !v->no_text[t] && v->lengths[t] > 0;
-        bool takes = text && qn_matcher_bytes(next, v->bytes[t], v->lengths[t]) == v->lengths[t];
-        *exhausted |= qn_matcher_exhausted(next);
-        qn_matcher_free(next);
-        assert_int_equal(qn_matcher_clone(m, &next, &err), QN_OK);
-        takes |= qn_matcher_token(next, (int32_t)t);
-        qn_matcher_free(next);
-        if (takes)
-            mask[t / 64] |= UINT64_C(1) << (t % 64);
-    }
-}
-
 /* Goes on with an allowed token, chosen at random; false when there is none. */
-static bool take_random(qn_matcher *m, const vocabulary *v, const uint64_t mask[WORDS], uint64_t *seed)
+static bool take_random(qn_matcher *m, const mask_vocabulary *v, const uint64_t mask[RIG_WORDS], uint64_t *seed)
 {
-    size_t first = random_next(seed) % TOKENS;
-    for (size_t i = 0; i < TOKENS; i++) {
-        size_t t = (first + i) % TOKENS;
+    size_t first = random_next(seed) % RIG_TOKENS;
+    for (size_t i = 0; i < RIG_TOKENS; i++) {
+        size_t t = (first + i) % RIG_TOKENS;
         if (!(mask[t / 64] >> (t % 64) & 1))
             continue;
         if (qn_matcher_token(m, (int32_t)t))
@@ -107,15 +46,15 @@ static bool take_random(qn_matcher *m, const vocabulary *v, const uint64_t mask[
 }
 
 /* Masks along a random text are what the slow way says. */
-static void check_along(const qn_grammar *g, qn_mask_cache *cache, const vocabulary *v, uint64_t seed, int steps)
+static void check_along(const qn_grammar *g, qn_mask_cache *cache, const mask_vocabulary *v, uint64_t seed, int steps)
 {
     qn_matcher *m;
     assert_int_equal(qn_matcher_new(g, &m, &err), QN_OK);
     uint64_t random = seed;
     for (int i = 0; i < steps; i++) {
-        uint64_t mask[WORDS] = {0}, slow[WORDS];
+        uint64_t mask[RIG_WORDS] = {0}, slow[RIG_WORDS];
         bool exhausted = false;
-        fill_slowly(m, v, slow, &exhausted);
+        mask_rig_fill(m, v, slow, &exhausted);
         if (exhausted)
             break;
         assert_int_equal(qn_mask_fill(cache, m, mask, &err), QN_OK);
@@ -132,13 +71,13 @@ static void masks_of_random_grammars_are_exact(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         random_grammar r;
-        vocabulary v;
+        mask_vocabulary v;
         make_vocabulary(&v, seed % 3 ? "ab" : "abx", seed);
-        qn_grammar_builder *b = new_builder();
+        qn_grammar_builder *b = mask_rig_builder();
         qn_expr root = random_grammar_make(seed, b, &r);
-        qn_grammar *g = build(b, root);
-        qn_vocabulary_trie *trie = make_trie(&v);
-        qn_mask_cache *cache = new_cache(g, trie);
+        qn_grammar *g = mask_rig_build(b, root);
+        qn_vocabulary_trie *trie = mask_rig_trie(&v);
+        qn_mask_cache *cache = mask_rig_cache(g, trie);
         for (uint64_t round = 0; round < 3; round++)
             check_along(g, cache, &v, seed + 1000 * round, 8);
         qn_mask_cache_free(cache);
@@ -150,7 +89,7 @@ static void masks_of_random_grammars_are_exact(void **state)
 /* {"ab":"..","abc":[..],<tool>..}: members in any order, bounded strings, nesting, tokens as letters. */
 static qn_grammar *object_grammar(void)
 {
-    qn_grammar_builder *b = new_builder();
+    qn_grammar_builder *b = mask_rig_builder();
     qn_rule value = qn_rule_declare(b, "value");
     qn_char_range quote = {'"', '"'};
     qn_expr any = qn_expr_chars_except(b, &quote, 1), q = qn_expr_text(b, "\""), comma = qn_expr_text(b, ",");
@@ -169,7 +108,7 @@ static qn_grammar *object_grammar(void)
         b, (qn_expr[]){qn_expr_text(b, "{"), qn_expr_each_once(b, &group), qn_expr_text(b, "}")}, 3);
     qn_expr options[4] = {object, array, open, bounded};
     qn_rule_define(b, value, qn_expr_choice(b, options, 4));
-    return build(b, self);
+    return mask_rig_build(b, self);
 }
 
 static void masks_of_objects_are_exact(void **state)
@@ -177,10 +116,10 @@ static void masks_of_objects_are_exact(void **state)
     (void)state;
     qn_grammar *g = object_grammar();
     for (uint64_t seed = 1; seed <= 10; seed++) {
-        vocabulary v;
+        mask_vocabulary v;
         make_vocabulary(&v, "ab\"\"{}[],:c", seed);
-        qn_vocabulary_trie *trie = make_trie(&v);
-        qn_mask_cache *cache = new_cache(g, trie);
+        qn_vocabulary_trie *trie = mask_rig_trie(&v);
+        qn_mask_cache *cache = mask_rig_cache(g, trie);
         for (uint64_t round = 0; round < 3; round++)
             check_along(g, cache, &v, seed + 1000 * round, 25);
         qn_mask_cache_free(cache);
@@ -190,19 +129,19 @@ static void masks_of_objects_are_exact(void **state)
 }
 
 /* Pieces of text, cut anywhere: whole and partial characters, and what ends plain text. */
-static void make_text_vocabulary(vocabulary *v, uint64_t seed)
+static void make_text_vocabulary(mask_vocabulary *v, uint64_t seed)
 {
     static const char *const pieces[] = {
         "a",  "b", "a",  " ", "\xC3\xA9", "\xE4\xBD\xA0", "\xF0\x9F\x98\x80", "b", "\"",
         "\\", "<", "\n", "-", "-",        "\xD0\xB0"};
     memset(v, 0, sizeof *v);
-    for (size_t t = 0; t < TOKENS; t++) {
+    for (size_t t = 0; t < RIG_TOKENS; t++) {
         char text[64];
         size_t length = 0, kinds = t % 3 ? 8 : sizeof pieces / sizeof *pieces;
         for (size_t count = 1 + random_next(&seed) % 5; count > 0; count--)
             length += (size_t)sprintf(text + length, "%s", pieces[random_next(&seed) % kinds]);
         size_t skip = t % 5 == 0 ? random_next(&seed) % length : 0;
-        v->lengths[t] = 1 + (length - skip - 1) % (LONGEST - 1);
+        v->lengths[t] = 1 + (length - skip - 1) % (RIG_LONGEST - 1);
         memcpy(v->bytes[t], text + skip, v->lengths[t]);
         v->no_text[t] = t < 8;
     }
@@ -211,7 +150,7 @@ static void make_text_vocabulary(vocabulary *v, uint64_t seed)
 /* Strings of any text, bounded, of few characters, of all but some, with something inside. */
 static qn_grammar *text_grammar(size_t kind)
 {
-    qn_grammar_builder *b = new_builder();
+    qn_grammar_builder *b = mask_rig_builder();
     qn_char_range out[] = {{'"', '"'}, {'\\', '\\'}, {'\n', '\n'}, {0xE9, 0xE9}}, ab = {'a', 'b'};
     qn_char_range ascii[] = {{' ', '!'}, {'#', '['}, {']', '~'}}, letters[] = {{'a', 'z'}, {0x4E00, 0x9FFF}};
     qn_char_range not_a[] = {{'"', '"'}, {'\\', '\\'}, {'\n', '\n'}, {'a', 'a'}};
@@ -245,7 +184,7 @@ static qn_grammar *text_grammar(size_t kind)
     assert_int_equal(sizeof bodies / sizeof *bodies, TEXT_GRAMMARS);
     qn_expr string = qn_expr_concat(b, (qn_expr[]){q, bodies[kind], q}, 3);
     qn_expr more = qn_expr_repeat(b, qn_expr_concat2(b, qn_expr_text(b, "\n"), string), 0, 3);
-    return build(b, qn_expr_concat2(b, string, more));
+    return mask_rig_build(b, qn_expr_concat2(b, string, more));
 }
 
 static void masks_of_text_are_exact(void **state)
@@ -254,10 +193,10 @@ static void masks_of_text_are_exact(void **state)
     for (size_t kind = 0; kind < TEXT_GRAMMARS; kind++) {
         qn_grammar *g = text_grammar(kind);
         for (uint64_t seed = 1; seed <= 6; seed++) {
-            vocabulary v;
+            mask_vocabulary v;
             make_text_vocabulary(&v, seed);
-            qn_vocabulary_trie *trie = make_trie(&v);
-            qn_mask_cache *cache = new_cache(g, trie);
+            qn_vocabulary_trie *trie = mask_rig_trie(&v);
+            qn_mask_cache *cache = mask_rig_cache(g, trie);
             for (uint64_t round = 0; round < 3; round++)
                 check_along(g, cache, &v, seed + 1000 * round, 12);
             qn_mask_cache_free(cache);
@@ -270,7 +209,7 @@ static void masks_of_text_are_exact(void **state)
 typedef struct job {
     const qn_grammar *g;
     qn_mask_cache *cache;
-    const vocabulary *v;
+    const mask_vocabulary *v;
     uint64_t seed;
     bool right;
 } job;
@@ -284,7 +223,7 @@ static void *fill_along(void *argument)
         return NULL;
     j->right = true;
     for (int i = 0; i < 40; i++) {
-        uint64_t mask[WORDS] = {0}, again[WORDS] = {0};
+        uint64_t mask[RIG_WORDS] = {0}, again[RIG_WORDS] = {0};
         j->right &= !qn_mask_fill(j->cache, m, mask, &failure) && !qn_mask_fill(j->cache, m, again, &failure);
         j->right &= memcmp(mask, again, sizeof mask) == 0;
         if (!take_random(m, j->v, mask, &j->seed))
@@ -297,11 +236,11 @@ static void *fill_along(void *argument)
 static void threads_share_a_cache(void **state)
 {
     (void)state;
-    vocabulary v;
+    mask_vocabulary v;
     make_vocabulary(&v, "ab\"{}[],:", 3);
     qn_grammar *g = object_grammar();
-    qn_vocabulary_trie *trie = make_trie(&v);
-    qn_mask_cache *cache = new_cache(g, trie);
+    qn_vocabulary_trie *trie = mask_rig_trie(&v);
+    qn_mask_cache *cache = mask_rig_cache(g, trie);
     pthread_t threads[THREADS];
     job jobs[THREADS];
     for (size_t i = 0; i < THREADS; i++) {
@@ -321,22 +260,22 @@ static void threads_share_a_cache(void **state)
 static void ambiguous_grammars_end(void **state)
 {
     (void)state;
-    qn_grammar_builder *b = new_builder();
+    qn_grammar_builder *b = mask_rig_builder();
     qn_rule r = qn_rule_declare(b, "r");
     qn_expr a = qn_expr_text(b, "a"), self = qn_expr_rule(b, r);
     qn_expr more = qn_expr_concat(
         b, (qn_expr[]){a, qn_expr_repeat(b, self, 0, 1000), qn_expr_repeat(b, self, 0, 999), qn_expr_optional(b, a)},
         4);
     qn_rule_define(b, r, qn_expr_choice(b, (qn_expr[]){more, a}, 2));
-    qn_grammar *g = build(b, self);
-    vocabulary v;
+    qn_grammar *g = mask_rig_build(b, self);
+    mask_vocabulary v;
     make_vocabulary(&v, "a", 1);
-    qn_vocabulary_trie *trie = make_trie(&v);
-    qn_mask_cache *cache = new_cache(g, trie);
+    qn_vocabulary_trie *trie = mask_rig_trie(&v);
+    qn_mask_cache *cache = mask_rig_cache(g, trie);
     qn_matcher *m;
     assert_int_equal(qn_matcher_new(g, &m, &err), QN_OK);
     for (int i = 0; i < 4; i++) {
-        uint64_t mask[WORDS] = {0};
+        uint64_t mask[RIG_WORDS] = {0};
         qn_status status = qn_mask_fill(cache, m, mask, &err);
         assert_true(status == QN_OK || status == QN_USAGE);
         qn_matcher_bytes(m, "a", 1);
@@ -351,7 +290,7 @@ static void ambiguous_grammars_end(void **state)
 static void memory_runs_out(void **state)
 {
     (void)state;
-    vocabulary v;
+    mask_vocabulary v;
     make_vocabulary(&v, "ab\"{}[],:", 5);
     qn_grammar *g = object_grammar();
     bool failed = true;
@@ -361,9 +300,9 @@ static void memory_runs_out(void **state)
         qn_matcher *m;
         assert_int_equal(qn_matcher_new(g, &m, &err), QN_OK);
         assert_int_equal(qn_matcher_bytes(m, "{\"abc\":\"", 8), 8);
-        uint64_t mask[WORDS] = {0}, slow[WORDS];
+        uint64_t mask[RIG_WORDS] = {0}, slow[RIG_WORDS];
         qn_fault_arm(QN_FAULT_ALLOC, n);
-        qn_status status = qn_vocabulary_trie_new(TOKENS, token_bytes, &v, &trie, &err);
+        qn_status status = qn_vocabulary_trie_new(RIG_TOKENS, mask_rig_bytes, &v, &trie, &err);
         if (!status)
             status = qn_mask_cache_new(g, trie, &cache, &err);
         if (!status)
@@ -376,7 +315,7 @@ static void memory_runs_out(void **state)
             bool exhausted = false;
             memset(mask, 0, sizeof mask);
             assert_int_equal(qn_mask_fill(cache, m, mask, &err), QN_OK);
-            fill_slowly(m, &v, slow, &exhausted);
+            mask_rig_fill(m, &v, slow, &exhausted);
             assert_memory_equal(mask, slow, sizeof mask);
         }
         qn_matcher_free(m);
@@ -411,7 +350,7 @@ static void vocabularies_are_bounded(void **state)
     assert_int_equal(qn_vocabulary_trie_new((size_t)INT32_MAX + 1, no_token, NULL, &trie, &err), QN_USAGE);
     assert_int_equal(qn_vocabulary_trie_new(3, no_token, NULL, &trie, &err), QN_OK);
     qn_grammar *g = object_grammar();
-    qn_mask_cache *cache = new_cache(g, trie);
+    qn_mask_cache *cache = mask_rig_cache(g, trie);
     qn_matcher *m;
     assert_int_equal(qn_matcher_new(g, &m, &err), QN_OK);
     uint64_t mask[1] = {0};
