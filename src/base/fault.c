@@ -6,13 +6,25 @@
 
 static atomic_bool armed;
 static atomic_long failing[QN_FAULT_KINDS]; /* the call that fails; 0: none */
+static atomic_bool lasting[QN_FAULT_KINDS]; /* and those behind it */
 static atomic_long seen[QN_FAULT_KINDS];
+
+static void arm(qn_fault_kind kind, long nth, bool lasts)
+{
+    atomic_store(&seen[kind], 0);
+    atomic_store(&lasting[kind], lasts);
+    atomic_store(&failing[kind], nth);
+    atomic_store(&armed, true);
+}
 
 void qn_fault_arm(qn_fault_kind kind, long nth)
 {
-    atomic_store(&seen[kind], 0);
-    atomic_store(&failing[kind], nth);
-    atomic_store(&armed, true);
+    arm(kind, nth, false);
+}
+
+void qn_fault_arm_from(qn_fault_kind kind, long nth)
+{
+    arm(kind, nth, true);
 }
 
 void qn_fault_disarm(void)
@@ -31,5 +43,6 @@ bool qn_fault_hit(qn_fault_kind kind)
 {
     if (!atomic_load_explicit(&armed, memory_order_relaxed))
         return false;
-    return atomic_fetch_add(&seen[kind], 1) + 1 == atomic_load(&failing[kind]);
+    long nth = atomic_load(&failing[kind]), now = atomic_fetch_add(&seen[kind], 1) + 1;
+    return now == nth || (nth > 0 && now > nth && atomic_load(&lasting[kind]));
 }

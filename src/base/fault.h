@@ -10,7 +10,8 @@
 
 typedef enum qn_fault_kind { QN_FAULT_ALLOC, QN_FAULT_READ, QN_FAULT_WRITE, QN_FAULT_KINDS } qn_fault_kind;
 
-void qn_fault_arm(qn_fault_kind kind, long nth); /* nth >= 1: that call from now on fails, once */
+void qn_fault_arm(qn_fault_kind kind, long nth);      /* nth >= 1: that call from now on fails, once */
+void qn_fault_arm_from(qn_fault_kind kind, long nth); /* that call and all behind it */
 void qn_fault_disarm(void);
 long qn_fault_seen(qn_fault_kind kind);
 

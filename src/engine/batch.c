@@ -153,3 +153,8 @@ void qn_batch_free(qn_batch *batch)
     qn_free(batch->ranks);
     *batch = (qn_batch){.part_count = 0};
 }
+
+bool qn_batch_is_machines_fault(qn_status status)
+{
+    return status == QN_RESOURCE || status == QN_BAD_INPUT;
+}

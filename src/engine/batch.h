@@ -98,4 +98,9 @@ size_t qn_batch_bytes(const qn_config *config, const qn_batch_sizes *sizes);
 qn_status qn_batch_make(const qn_config *config, const qn_batch_sizes *sizes, qn_batch *out, qn_error *err);
 void qn_batch_free(qn_batch *batch); /* {0} is fine */
 
+/* A call of the model that failed so has met the machine's fault, not that of a request's rows: an expert that the disk
+ * does not give. Each request by itself would wait for the same disk, so the call is made once more as it was, which
+ * reads again what failed, and then all of its requests have failed. */
+bool qn_batch_is_machines_fault(qn_status status);
+
 #endif

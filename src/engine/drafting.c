@@ -25,18 +25,23 @@ static void give_up_drafts(qn_job *job, const qn_error *err)
     job->draft_count = 0;
 }
 
-/* Runs `count` segments, of parts b->listed; when that fails, each alone, so that only those suffer that are at
- * fault. */
+/* Runs `count` segments, of parts b->listed; when that fails by a request's rows, each alone, so that only those suffer
+ * that are at fault. */
 static void run_each(qn_engine *engine, size_t count)
 {
     qn_batch *b = &engine->batch;
     size_t width = engine->config->hidden_size, row = 0;
     qn_error err;
-    if (count == 0 || run_mtp(engine, b->mtp_segments, count, b->followed, &err) == QN_OK) {
+    qn_status status = count == 0 ? QN_OK : run_mtp(engine, b->mtp_segments, count, b->followed, &err);
+    if (qn_batch_is_machines_fault(status)) {
+        status = run_mtp(engine, b->mtp_segments, count, b->followed, &err);
+    }
+    if (status == QN_OK) {
         return;
     }
+    bool alone = !qn_batch_is_machines_fault(status);
     for (size_t i = 0; i < count; i++) {
-        if (run_mtp(engine, &b->mtp_segments[i], 1, b->followed + row * width, &err) != QN_OK) {
+        if (!alone || run_mtp(engine, &b->mtp_segments[i], 1, b->followed + row * width, &err) != QN_OK) {
             give_up_drafts(b->listed[i]->job, &err);
         }
         row += b->mtp_segments[i].count;

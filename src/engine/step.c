@@ -45,20 +45,25 @@ static qn_status forward_parts(qn_engine *engine, const qn_part *parts, size_t c
     return status;
 }
 
-/* The step failed: the parts that fail alone too end with their own error, the others are computed again in the next
- * step. False: nothing of this step can be used. */
+/* When a step fails by a request's rows, the parts that fail alone too end with their own error, and the others are
+ * computed again in the next step. False: nothing of this step can be used. */
 static bool forward(qn_engine *engine)
 {
     qn_batch *b = &engine->batch;
     qn_error err;
-    if (forward_parts(engine, b->parts, b->part_count, &err) == QN_OK) {
+    qn_status status = forward_parts(engine, b->parts, b->part_count, &err);
+    if (qn_batch_is_machines_fault(status)) {
+        status = forward_parts(engine, b->parts, b->part_count, &err);
+    }
+    if (status == QN_OK) {
         return true;
     }
+    bool alone = !qn_batch_is_machines_fault(status);
     size_t failed = 0;
     for (size_t i = 0; i < b->part_count; i++) {
         qn_error own;
         b->parts[i].kept = 0;
-        if (forward_parts(engine, &b->parts[i], 1, &own) != QN_OK) {
+        if (alone && forward_parts(engine, &b->parts[i], 1, &own) != QN_OK) {
             fail_part(&b->parts[i], &own);
             failed++;
         }

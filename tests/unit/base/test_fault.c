@@ -24,6 +24,21 @@ static void test_only_nth_call_fails(void **state)
     qn_fault_disarm();
 }
 
+static void test_a_lasting_fault_stays(void **state)
+{
+    (void)state;
+    qn_fault_arm_from(QN_FAULT_READ, 2);
+    assert_false(qn_fault_hit(QN_FAULT_READ));
+    for (int i = 0; i < 3; i++)
+        assert_true(qn_fault_hit(QN_FAULT_READ));
+    assert_false(qn_fault_hit(QN_FAULT_ALLOC));
+    qn_fault_arm(QN_FAULT_READ, 1);
+    assert_true(qn_fault_hit(QN_FAULT_READ));
+    assert_false(qn_fault_hit(QN_FAULT_READ));
+    qn_fault_disarm();
+    assert_false(qn_fault_hit(QN_FAULT_READ));
+}
+
 static void test_kinds_are_apart(void **state)
 {
     (void)state;
@@ -53,6 +68,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_off_by_default),
         cmocka_unit_test(test_only_nth_call_fails),
+        cmocka_unit_test(test_a_lasting_fault_stays),
         cmocka_unit_test(test_kinds_are_apart),
         cmocka_unit_test(test_arming_again_counts_from_one),
     };
