@@ -6,30 +6,40 @@
 #include <stdio.h>
 
 #include "base/control_group.h"
+#include "base/memory.h"
 #include "base/size.h"
 
 enum { PATH_BYTES = 4096 };
 
-/* What one control group leaves, or SIZE_MAX. Pages of files that nobody uses at the moment count as free. */
+/* Bytes of the group's files that the system has in memory: it drops them, those used of late too, when the group comes
+ * to its limit (MemAvailable counts them as well). Files in memory alone (tmpfs) are not among them. */
+static size_t droppable(const char *directory, const char *inactive_key, const char *active_key)
+{
+    size_t inactive = qn_system_number(directory, "memory.stat", inactive_key), all;
+    size_t active = qn_system_number(directory, "memory.stat", active_key);
+    return qn_size_add(inactive == SIZE_MAX ? 0 : inactive, active == SIZE_MAX ? 0 : active, &all) ? all : SIZE_MAX;
+}
+
+/* What one control group leaves, or SIZE_MAX. */
 static size_t group_available(const char *directory, const char *limit_file, const char *usage_file,
-                              const char *inactive_key)
+                              const char *inactive_key, const char *active_key)
 {
     size_t limit = qn_system_number(directory, limit_file, "");
     size_t usage = qn_system_number(directory, usage_file, "");
     if (limit == SIZE_MAX || usage == SIZE_MAX) {
         return SIZE_MAX;
     }
-    size_t inactive = qn_system_number(directory, "memory.stat", inactive_key);
-    usage -= inactive == SIZE_MAX || inactive > usage ? 0 : inactive;
+    usage -= qn_min_size(usage, droppable(directory, inactive_key, active_key));
     return limit > usage ? limit - usage : 0;
 }
 
 static void take_smallest(void *context, const char *directory, bool second_version)
 {
     size_t *available = context;
-    size_t here = second_version ? group_available(directory, "memory.max", "memory.current", "inactive_file ")
-                                 : group_available(directory, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                                   "total_inactive_file ");
+    size_t here = second_version
+                      ? group_available(directory, "memory.max", "memory.current", "inactive_file ", "active_file ")
+                      : group_available(directory, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                        "total_inactive_file ", "total_active_file ");
     *available = qn_min_size(*available, here);
 }
 

@@ -36,8 +36,11 @@ static void from_a_control_group_of_version_2(void **state)
     made_up_file("sys/fs/cgroup/outer/memory.max", "500000\n");
     made_up_file("sys/fs/cgroup/outer/memory.current", "300000\n");
     assert_int_equal(qn_memory_available(made_up_root), 200000);
-    made_up_file("sys/fs/cgroup/outer/memory.stat", "anon 7\nfile 12\ninactive_file 250000\nactive_file 9\n");
+    made_up_file("sys/fs/cgroup/outer/memory.stat",
+                 "anon 7\nfile 12\nshmem 5\ninactive_file 200000\nactive_file 50000\n");
     assert_int_equal(qn_memory_available(made_up_root), 450000);
+    made_up_file("sys/fs/cgroup/outer/memory.stat", "inactive_file 290000\nactive_file 20000\n"); /* counted later */
+    assert_int_equal(qn_memory_available(made_up_root), 500000);
     made_up_file("sys/fs/cgroup/outer/inner/memory.max", "1500\n");
     assert_int_equal(qn_memory_available(made_up_root), 500);
     made_up_file("sys/fs/cgroup/outer/inner/memory.current", "2000\n");
@@ -64,8 +67,9 @@ static void from_a_control_group_of_version_1(void **state)
     made_up_file("sys/fs/cgroup/memory/memory.usage_in_bytes", "400000\n");
     made_up_file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n");
     made_up_file("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "400000\n");
-    made_up_file("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100000\n");
-    assert_int_equal(qn_memory_available(made_up_root), 700000);
+    made_up_file("sys/fs/cgroup/memory/job/memory.stat",
+                 "inactive_file 1\ntotal_inactive_file 100000\ntotal_active_file 50000\n");
+    assert_int_equal(qn_memory_available(made_up_root), 750000);
 }
 
 static void this_machine_has_some(void **state)
