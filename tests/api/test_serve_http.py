@@ -1,5 +1,6 @@
 """The server as a party to HTTP: methods, broken and hostile requests, slow and vanishing clients."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -16,6 +17,7 @@ CHAT = "/v1/chat/completions"
 HELLO = {"model": "quern-tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
 ENDLESS = {**HELLO, "max_tokens": 8000, "ignore_eos": True, "stream": True}
 MEBIBYTE = 1 << 20
+PATIENCE_S = 4  # of servers whose slow clients are cut off: longer than a busy machine holds up the others
 
 
 def post_head(body):
@@ -335,16 +337,19 @@ def start_waiting_when_there_is_room(server, tries=2000):
 
 
 def test_slow_clients_are_cut_off(start_server):
-    server = start_server("--http-timeout", "1")
-    for data in (b"", b"GET /health HTTP/1.1\r\nHost", head(b"{", Content_Length=1000)):
-        with open_socket(server) as connection:
+    server = start_server("--http-timeout", PATIENCE_S)
+    slow = (b"", b"GET /health HTTP/1.1\r\nHost", head(b"{", Content_Length=1000))
+    with contextlib.ExitStack() as opened:
+        connections = [opened.enter_context(open_socket(server)) for _ in slow]
+        for connection, data in zip(connections, slow):
             connection.sendall(data)
+        for connection, data in zip(connections, slow):
             assert read_all(connection) == b"", data
     lives(server)
 
 
 def test_a_byte_at_a_time_is_cut_off(start_server):
-    server = start_server("--http-timeout", "1")
+    server = start_server("--http-timeout", PATIENCE_S)
     with open_socket(server) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nX: ")
         connection.settimeout(0.05)
@@ -364,10 +369,10 @@ def test_a_byte_at_a_time_is_cut_off(start_server):
 
 def test_keep_alive_connections_outlive_long_answers(start_server):
     """The time that a request takes is not the client's."""
-    server = start_server("--http-timeout", "1")
+    server = start_server("--http-timeout", PATIENCE_S)
     connection = server.connect()
     began = time.monotonic()
-    while time.monotonic() - began < 2.5:
+    while time.monotonic() - began < 2 * PATIENCE_S:
         connection.request("POST", CHAT, json.dumps({**ENDLESS, "stream": False, "max_tokens": 300}).encode())
         response = connection.getresponse()
         assert response.status == 200
@@ -385,7 +390,7 @@ def open_small_socket(server):
 
 
 def test_client_that_never_reads_is_cut_off(start_server):
-    server = start_server("--http-timeout", "1")
+    server = start_server("--http-timeout", PATIENCE_S)
     requests = 20000  # some megabytes of answers
     with open_small_socket(server) as stalled:
         stalled.settimeout(120)
@@ -397,7 +402,7 @@ def test_client_that_never_reads_is_cut_off(start_server):
 
 
 def test_stalled_reader_does_not_hold_the_engine(start_server):
-    server = start_server("--http-timeout", "1")
+    server = start_server("--http-timeout", PATIENCE_S)
     with open_small_socket(server) as stalled:
         stalled.sendall(post_head(json.dumps({**ENDLESS, "max_tokens": 2000}).encode()))
         assert server.post(CHAT, HELLO).status == 200  # once the first is done or cut off

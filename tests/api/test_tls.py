@@ -1,5 +1,6 @@
 """HTTPS, with certificates that openssl makes for the tests."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -103,8 +104,7 @@ class SecureServer:
 @pytest.fixture(scope="module", name="secure")
 def secure_fixture(quern_bin, tiny, authority, pair):
     """One server for all tests that leave it as they found it."""
-    server = Server(quern_bin, tiny, ("--ssl-certfile", pair[0], "--ssl-keyfile", pair[1], "--http-timeout", 3),
-                    None, ROOT)
+    server = Server(quern_bin, tiny, ("--ssl-certfile", pair[0], "--ssl-keyfile", pair[1]), None, ROOT)
     server.wait_until_ready()
     assert re.fullmatch(r"https://127\.0\.0\.1:\d+", server.base_url)
     assert "chmod" not in server.stderr_text() and "expired" not in server.stderr_text()
@@ -209,32 +209,34 @@ def test_clients_that_go_end_their_requests(secure, stream, farewell, version):
     connection.close()
 
 
-def is_closed_within(connection, seconds):
-    began = time.monotonic()
+def read_until_closed(connection):
     connection.settimeout(60)
     try:
         while connection.recv(1000):
             pass
-    except (ConnectionResetError, ssl.SSLError):
+    except (ConnectionError, ssl.SSLError):
         pass
-    return time.monotonic() - began < seconds
 
 
-def test_slow_clients_are_closed(secure):
-    """In the handshake, in the head, in the body, and idle; a byte now and then does not help. --http-timeout is 3."""
+def test_slow_clients_are_closed(start_server, authority, pair):
+    """In the handshake, in the head, in the body, and idle; a byte now and then does not help."""
+    patience_s = 6  # more than a busy machine takes for the handshakes
+    secure = SecureServer(start_server("--ssl-certfile", pair[0], "--ssl-keyfile", pair[1],
+                                       "--http-timeout", patience_s), client_context(authority))
     with socket.create_connection(secure.address) as silent, socket.create_connection(secure.address) as half, \
             secure.open() as slow_head, secure.open() as slow_body, secure.open() as idle:
         half.sendall(b"\x16\x03\x01\x02\x00\x01")
         slow_head.sendall(b"GET /health HTTP/1.1\r\n")
         slow_body.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n".encode())
         idle.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-        for _ in range(10):
-            time.sleep(0.2)
-            half.sendall(b"\0")
-            slow_head.sendall(b"X")
-            slow_body.sendall(b"x")
+        with contextlib.suppress(OSError):  # closed before the last byte, where this test was held up
+            for _ in range(patience_s * 4):
+                time.sleep(0.2)
+                half.sendall(b"\0")
+                slow_head.sendall(b"X")
+                slow_body.sendall(b"x")
         for connection in (silent, half, slow_head, slow_body, idle):
-            assert is_closed_within(connection, 30)
+            read_until_closed(connection)  # a time-out otherwise
     assert secure.get("/health").status == 200
 
 
