@@ -107,15 +107,16 @@ size_t qn_packed_bf16_most_bytes(size_t rows, size_t cols)
     return all;
 }
 
-void qn_bf16_packing_start(qn_bf16_packing *p, const qn_matrix *from, void *block)
+void qn_bf16_packing_start(qn_bf16_packing *p, size_t rows, size_t cols, void *block)
 {
-    assert(from->dtype == QN_DTYPE_BF16 && qn_packed_bf16_most_bytes(from->rows, from->cols) > 0);
+    assert(qn_packed_bf16_most_bytes(rows, cols) > 0);
     uint8_t *data = block;
-    p->from = *from;
+    p->rows = rows;
+    p->cols = cols;
     p->data = data;
-    p->sides = (qn_packed_side *)(void *)(data + from->rows * qn_packed_row_bytes(from->cols));
-    p->exceptions = (qn_packed_exception *)(p->sides + from->rows);
-    p->most_exceptions = most_exceptions(from->rows, from->cols);
+    p->sides = (qn_packed_side *)(void *)(data + rows * qn_packed_row_bytes(cols));
+    p->exceptions = (qn_packed_exception *)(p->sides + rows);
+    p->most_exceptions = most_exceptions(rows, cols);
     atomic_init(&p->exception_count, 0);
 }
 
@@ -192,10 +193,9 @@ static qn_packed_exception *list_exceptions(qn_packed_exception *list, const uin
     return list;
 }
 
-static bool pack_row(qn_bf16_packing *p, size_t row)
+static bool pack_row(qn_bf16_packing *p, size_t row, const uint8_t *from)
 {
-    const size_t cols = p->from.cols;
-    const uint8_t *from = p->from.data + row * cols * 2;
+    const size_t cols = p->cols;
     uint8_t *to = p->data + row * qn_packed_row_bytes(cols);
     uint32_t counts[EXPONENTS];
     size_t held;
@@ -220,12 +220,17 @@ static bool pack_row(qn_bf16_packing *p, size_t row)
     return true;
 }
 
-bool qn_bf16_packing_rows(qn_bf16_packing *p, size_t first, size_t last)
+bool qn_bf16_packing_pays(const qn_bf16_packing *p)
 {
-    if (atomic_load(&p->exception_count) > p->most_exceptions)
+    return atomic_load(&p->exception_count) <= p->most_exceptions;
+}
+
+bool qn_bf16_packing_rows(qn_bf16_packing *p, size_t first, size_t last, const uint8_t *data)
+{
+    if (!qn_bf16_packing_pays(p))
         return false;
-    for (size_t row = first; row < last; row++)
-        if (!pack_row(p, row))
+    for (size_t row = first; row < last; row++, data += p->cols * 2)
+        if (!pack_row(p, row, data))
             return false;
     return true;
 }
@@ -236,7 +241,7 @@ bool qn_bf16_packing_finish(const qn_bf16_packing *p, qn_matrix *out, size_t *by
     if (exceptions > p->most_exceptions)
         return false;
     *out = (qn_matrix){
-        .dtype = QN_DTYPE_PACKED_BF16, .rows = p->from.rows, .cols = p->from.cols, .data = p->data, .sides = p->sides};
+        .dtype = QN_DTYPE_PACKED_BF16, .rows = p->rows, .cols = p->cols, .data = p->data, .sides = p->sides};
     *bytes = (size_t)((const uint8_t *)(p->exceptions + exceptions) - p->data);
     return true;
 }

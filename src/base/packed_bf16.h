@@ -73,9 +73,9 @@ void qn_packed_row_to_bf16(const qn_matrix *packed, size_t row, size_t at, size_
 /* The most bytes that a packed matrix of this shape takes, its exceptions included; 0: the shape does not pay. */
 size_t qn_packed_bf16_most_bytes(size_t rows, size_t cols);
 
-/* A matrix on its way. `from` and the block outlive it. */
+/* A matrix on its way. The block outlives it. */
 typedef struct qn_bf16_packing {
-    qn_matrix from;
+    size_t rows, cols;
     uint8_t *data; /* the block */
     qn_packed_side *sides;
     qn_packed_exception *exceptions;
@@ -83,15 +83,19 @@ typedef struct qn_bf16_packing {
     atomic_size_t exception_count; /* met so far; more than the most: packing does not pay */
 } qn_bf16_packing;
 
-/* from: BF16, data of any alignment, of a shape that pays; block: 64-byte aligned, most_bytes long. Never fails. */
-void qn_bf16_packing_start(qn_bf16_packing *packing, const qn_matrix *from, void *block);
+/* A shape that pays; block: 64-byte aligned, most_bytes long. Never fails. */
+void qn_bf16_packing_start(qn_bf16_packing *packing, size_t rows, size_t cols, void *block);
 
-/* Packs rows [first, last). Any number of threads may do this at once for different rows; every row has to be packed
- * once. False: there are too many exceptions, by now or already before, and the rest need not be tried. */
-bool qn_bf16_packing_rows(qn_bf16_packing *packing, size_t first, size_t last);
+/* Packs rows [first, last), which lie at `data`, BF16 of any alignment. Any number of threads may do this at once for
+ * different rows; every row has to be packed once. False: there are too many exceptions, by now or already before, and
+ * the rest need not be tried. */
+bool qn_bf16_packing_rows(qn_bf16_packing *packing, size_t first, size_t last, const uint8_t *data);
 
-/* When all rows are done (and the threads joined): true and the packed matrix, a view of the block's first *bytes
- * bytes; or false if that does not pay, and then the block is free again and `from` is what to use.
+/* Whether there are not too many exceptions by now; any thread. */
+bool qn_bf16_packing_pays(const qn_bf16_packing *packing);
+
+/* When all rows are done (and their threads have told so): true and the packed matrix, a view of the block's first
+ * *bytes bytes; or false if that does not pay, and then the block is free again.
  * packing->exception_count tells how many exceptions there are (if false: at least). */
 bool qn_bf16_packing_finish(const qn_bf16_packing *packing, qn_matrix *out, size_t *bytes);
 

@@ -5,7 +5,8 @@
 #include "base/json.h"
 #include "base/log.h"
 
-static const char *const what_fits[] = {"auto", "-1", NULL}; /* as vLLM says it */
+static const char *const pack_words[] = {"auto", "on", "off", NULL}; /* in the enum's order */
+static const char *const what_fits[] = {"auto", "-1", NULL};         /* as vLLM says it */
 
 void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool with_text)
 {
@@ -24,6 +25,13 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .help =
              "where the weights are: \"resident\" in memory, in 2 MiB pages; \"mapped\" from their files; \"auto\" is "
              "resident if memory suffices (default: auto)"},
+        {.name = "pack-dense",
+         .kind = QN_OPTION_CHOICE,
+         .value = &flags->pack_dense,
+         .value_name = "WHEN",
+         .help = "resident BF16 weights, all but routed experts, are packed to 12 bits without loss: no answer changes "
+                 "by a bit; \"auto\": if this CPU is faster with them (default: auto)",
+         .choices = pack_words},
         {.name = "max-model-len",
          .kind = QN_OPTION_SIZE,
          .value = &flags->max_model_len,
@@ -166,6 +174,11 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
                                .expert_cache_bytes = flags->expert_cache,
                                .trust_content_tokens = flags->trust_content_tokens,
                                .override_generation_config = flags->override_generation_config};
+    for (size_t i = 0; flags->pack_dense != NULL && pack_words[i] != NULL; i++) {
+        if (flags->pack_dense == pack_words[i]) { /* the table's own */
+            out->pack_dense = (qn_pack_dense)i;
+        }
+    }
     qn_status status = read_load(flags->load, &out->load, err);
     return flags->speculative_config == NULL || status != QN_OK
                ? status

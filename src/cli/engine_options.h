@@ -13,6 +13,7 @@ typedef struct qn_engine_flags {
     double mla_norm_eps;
     json_t *speculative_config, *override_generation_config, *default_chat_template_kwargs;
     const char *chat_template, *load;
+    const char *pack_dense;
     bool trust_content_tokens;
 } qn_engine_flags;
 

@@ -73,9 +73,10 @@ static qn_status open_prefixes(qn_engine *engine, const qn_engine_options *optio
 }
 
 /* The weights come last: what else is needed is there by then. */
-static qn_status load_weights(qn_engine *engine, const qn_engine_options *options, qn_error *err)
+static qn_status load_weights(qn_engine *engine, const qn_engine_options *options, bool pack_dense, qn_error *err)
 {
     const qn_residence_options load = {.in_background = options->load_in_background,
+                                       .pack_dense = pack_dense,
                                        .wake = wake_engine,
                                        .wake_context = engine};
     qn_status status = qn_model_load(engine->model, &load, err);
@@ -111,7 +112,7 @@ static qn_status open_memory(qn_engine *engine, const qn_engine_options *options
     if (status == QN_OK) {
         status = open_prefixes(engine, options, err);
     }
-    return status == QN_OK && sizes.resident ? load_weights(engine, options, err) : status;
+    return status == QN_OK && sizes.resident ? load_weights(engine, options, sizes.packs, err) : status;
 }
 
 static qn_status open_text(qn_engine *engine, const qn_engine_options *options, qn_error *err)

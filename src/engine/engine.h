@@ -32,11 +32,16 @@ enum { QN_ENGINE_MAX_ROWS = 65536 };
  * the mapped files, from which the system reads them as they are used, and may drop them. */
 typedef enum qn_load { QN_LOAD_AUTO, QN_LOAD_RESIDENT, QN_LOAD_MAPPED } qn_load;
 
+/* Whether dense BF16 weights are packed to 12 bits as they are loaded, which changes no bit of any answer: only
+ * resident weights can be. AUTO: if this table's kernels are faster with them. */
+typedef enum qn_pack_dense { QN_PACK_AUTO, QN_PACK_ON, QN_PACK_OFF } qn_pack_dense;
+
 typedef struct qn_engine_options {
     const char *model_dir;
     const char *chat_template; /* file; NULL: the checkpoint's own */
     size_t threads;            /* 0: all CPUs */
     qn_load load;
+    qn_pack_dense pack_dense;
     bool load_in_background;       /* open does not wait for resident weights: requests use the mapping meanwhile */
     size_t max_model_len;          /* 0: max_position_embeddings, or what memory holds, told in a line */
     size_t needed_tokens;          /* with max_model_len 0: no request will hold more than this; 0: not known */

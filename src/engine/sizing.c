@@ -15,6 +15,8 @@ typedef struct sizing {
     const qn_engine_options *options;
     qn_kv_layout layout;
     size_t available; /* bytes; 0: not known */
+    size_t saved;     /* of the weights' bytes, by packing: 0: they are not packed */
+    size_t weights;   /* their bytes, packed if they will be */
     size_t chosen;    /* tokens of a sequence */
     size_t model_len; /* that, while the pool's size is chosen; 0 while it is chosen itself */
 } sizing;
@@ -70,15 +72,16 @@ static qn_status choose_context(sizing *s, qn_error *err)
     const qn_engine *engine = s->engine;
     const qn_engine_options *options = s->options;
     size_t available = s->available;
-    size_t trained = engine->config->max_position_embeddings, weights = qn_model_weight_bytes(engine->model);
+    size_t trained = engine->config->max_position_embeddings;
     size_t wanted = qn_wanted_model_len(engine, options);
     if (wanted > trained) {
         return qn_fail_field(err, QN_USAGE, "max-model-len",
                              "--max-model-len: %zu exceeds the model's max_position_embeddings: give at most %zu",
                              wanted, trained);
     }
-    size_t fits = available == 0 ? wanted
-                                 : qn_memory_fit(wanted, s->layout.block_tokens, weights, available, context_bytes, s);
+    size_t fits = available == 0
+                      ? wanted
+                      : qn_memory_fit(wanted, s->layout.block_tokens, s->weights, available, context_bytes, s);
     size_t bytes;
     if (fits < wanted && options->max_model_len > 0) {
         if (!context_bytes(s, wanted, &bytes) || bytes > available) {
@@ -144,11 +147,43 @@ static qn_status choose_blocks(sizing *s, size_t *blocks, qn_error *err)
     s->model_len = s->chosen;
     size_t block_tokens = s->layout.block_tokens, least = qn_ceil_div(s->chosen, block_tokens);
     size_t wanted = qn_min_size(least * engine->max_num_seqs, INT32_MAX);
-    size_t fits = available == 0 ? wanted
-                                 : qn_memory_fit(wanted * block_tokens, block_tokens,
-                                                 qn_model_weight_bytes(engine->model), available, context_bytes, s) /
-                                       block_tokens;
+    size_t fits = available == 0
+                      ? wanted
+                      : qn_memory_fit(wanted * block_tokens, block_tokens, s->weights, available, context_bytes, s) /
+                            block_tokens;
     *blocks = qn_max_size(least, qn_min_size(fits, wanted));
+    return QN_OK;
+}
+
+/* Whether dense weights are packed if they are resident. */
+static bool wants_packing(const qn_engine *engine, const qn_engine_options *options)
+{
+    return options->load != QN_LOAD_MAPPED &&
+           (options->pack_dense == QN_PACK_ON || (options->pack_dense == QN_PACK_AUTO && engine->kernels->packed_pays));
+}
+
+/* Tells what becomes of dense weights, and why. */
+static qn_status tell_packing(const sizing *s, bool resident, qn_error *err)
+{
+    qn_pack_dense pack = s->options->pack_dense;
+    char saved[QN_MEMORY_TEXT_BYTES];
+    if (pack == QN_PACK_ON && !resident) {
+        return qn_fail_field(err, s->options->load == QN_LOAD_MAPPED ? QN_USAGE : QN_RESOURCE, "pack-dense",
+                             "--pack-dense: on: mapped weights can't be packed: leave the option out, or %s",
+                             s->options->load == QN_LOAD_MAPPED ? "--load mapped" : "give a smaller --max-model-len");
+    }
+    if (pack == QN_PACK_OFF) {
+        qn_log("pack-dense: off, as --pack-dense says");
+    } else if (!resident) {
+        qn_log("pack-dense: off: weights are mapped");
+    } else if (!wants_packing(s->engine, s->options)) {
+        qn_log("pack-dense: off: the kernels of %s are no faster with packed weights", s->engine->kernels->name);
+    } else if (s->saved == 0) {
+        qn_log("pack-dense: off: no dense matrix of BF16 is wide enough");
+    } else {
+        qn_log("pack-dense: on%s: dense BF16 weights take 12 bits, without loss: %s less to hold and to read",
+               pack == QN_PACK_ON ? ", as --pack-dense says" : "", qn_memory_text(s->saved, saved));
+    }
     return QN_OK;
 }
 
@@ -180,10 +215,10 @@ static qn_status choose_load(const sizing *s, const qn_memory_plan *plan, bool *
     return QN_OK;
 }
 
-static qn_status plan_memory(const sizing *s, size_t blocks, bool *resident, qn_error *err)
+static qn_status plan_memory(const sizing *s, size_t blocks, qn_engine_sizes *sizes, qn_error *err)
 {
     const qn_engine *engine = s->engine;
-    qn_memory_plan plan = {.weight_bytes = qn_model_weight_bytes(engine->model),
+    qn_memory_plan plan = {.weight_bytes = s->weights,
                            .kv_tokens = blocks * s->layout.block_tokens,
                            .kv_block_tokens = s->layout.block_tokens,
                            .max_model_len = s->chosen,
@@ -200,8 +235,13 @@ static qn_status plan_memory(const sizing *s, size_t blocks, bool *resident, qn_
         return qn_fail_field(err, QN_RESOURCE, "max-model-len",
                              "--max-model-len: a KV cache of %zu tokens can't be addressed: give fewer", s->chosen);
     }
+    if (s->options->load != QN_LOAD_RESIDENT && !(plan.available_bytes > 0 && qn_memory_plan_fits(&plan))) {
+        plan.weight_bytes += s->saved; /* they will be mapped */
+    }
     qn_memory_plan_log(&plan);
-    return choose_load(s, &plan, resident, err);
+    qn_status status = choose_load(s, &plan, &sizes->resident, err);
+    sizes->packs = sizes->resident && s->saved > 0;
+    return status == QN_OK ? tell_packing(s, sizes->resident, err) : status;
 }
 
 qn_status qn_engine_choose_sizes(const qn_engine *engine, const qn_engine_options *options, qn_engine_sizes *out,
@@ -212,6 +252,8 @@ qn_status qn_engine_choose_sizes(const qn_engine *engine, const qn_engine_option
     if (cache != NULL && s.available > 0) {
         s.available += qn_expert_cache_memory(cache); /* taken already, and counted with the weights */
     }
+    s.saved = wants_packing(engine, options) ? qn_model_packing_saves(engine->model) : 0;
+    s.weights = qn_model_weight_bytes(engine->model) - s.saved;
     size_t block_tokens = options->block_size > 0 ? options->block_size : DEFAULT_BLOCK_TOKENS, blocks = 0;
     qn_status status = qn_model_kv_layout(engine->model, block_tokens, &s.layout, err);
     if (status == QN_OK) {
@@ -221,5 +263,5 @@ qn_status qn_engine_choose_sizes(const qn_engine *engine, const qn_engine_option
         status = choose_blocks(&s, &blocks, err);
     }
     *out = (qn_engine_sizes){.layout = s.layout, .max_model_len = s.chosen, .blocks = blocks};
-    return status == QN_OK ? plan_memory(&s, blocks, &out->resident, err) : status;
+    return status == QN_OK ? plan_memory(&s, blocks, out, err) : status;
 }

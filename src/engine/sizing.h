@@ -10,6 +10,7 @@ typedef struct qn_engine_sizes {
     size_t max_model_len; /* tokens of a sequence */
     size_t blocks;        /* of the pool: max_model_len at least */
     bool resident;        /* the weights are loaded into memory of their own */
+    bool packs;           /* and dense ones packed */
 } qn_engine_sizes;
 
 /* Of an engine whose model is open, and whose max_rows, max_num_seqs and max_drafts are set. */

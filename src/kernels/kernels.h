@@ -53,6 +53,7 @@ static inline qn_dtype qn_activations_for(qn_dtype weight_dtype)
 typedef struct qn_kernels {
     const char *name;  /* as QUERN_ISA spells it */
     qn_dtype kv_dtype; /* of cached rows: F32 (scalar) or BF16 */
+    bool packed_pays;  /* products of packed BF16 with a row or a few take less time than of BF16, from memory */
 
     /* Activations: x [cols] float32 -> the form that matmul with a weight of this dtype (not packed BF16) wants,
      * packed_bytes(cols, dtype) long (the short last group padded with zeros), 64-byte aligned. */

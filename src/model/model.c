@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/memory.h"
+#include "model/residence_plan.h"
 #include "model/state.h"
 
 static const float DEFAULT_MLA_NORM_EPS = 1e-6f;
@@ -121,6 +122,11 @@ size_t qn_model_weight_bytes(const qn_model *model)
     if (!cache)
         return model->weights.bytes;
     return model->weights.bytes - qn_expert_cache_disk_bytes(cache) + qn_expert_cache_memory(cache);
+}
+
+size_t qn_model_packing_saves(qn_model *model)
+{
+    return qn_load_saving(&model->weights);
 }
 
 size_t qn_model_step_bytes(const qn_model *model)

@@ -56,6 +56,9 @@ const qn_config *qn_model_config(const qn_model *model);
 bool qn_model_has_mtp(const qn_model *model);
 /* Mapped and converted. With an expert cache: what that takes, in place of the experts that it serves. */
 size_t qn_model_weight_bytes(const qn_model *model);
+/* How many of them at least a load saves that packs dense matrices (qn_residence_options.pack_dense). Before the load.
+ */
+size_t qn_model_packing_saves(qn_model *model);
 size_t qn_model_step_bytes(const qn_model *model); /* buffers of a call */
 
 /* For its sizes and figures, by any thread; NULL: there is none. */

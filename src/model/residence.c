@@ -17,10 +17,12 @@
 #include "base/huge_memory.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/packed_bf16.h"
 #include "base/progress.h"
 #include "base/size.h"
 #include "base/thread.h"
 #include "checkpoint/view_map.h"
+#include "model/residence_packing.h"
 #include "model/residence_plan.h"
 
 enum { DEPTH = 4 /* requests in flight */, REQUEST_BYTES = 16 << 20 };
@@ -30,12 +32,14 @@ struct qn_residence {
     qn_load_plan plan;
     qn_direct_reader **readers; /* [map.count] */
     qn_huge_memory memory;
+    qn_load_packer *packer; /* NULL: nothing is packed */
     qn_residence_options options;
     qn_progress progress;
     uint64_t started_us;
     pthread_t main;
     bool main_runs;
 
+    _Atomic size_t threads;      /* that have come to read */
     _Atomic size_t next_request; /* to be taken */
     _Atomic size_t whole;        /* requests [0, whole) are done */
     _Atomic uint64_t loaded_bytes;
@@ -74,8 +78,17 @@ static void note_done(qn_residence *r, size_t request)
     pthread_mutex_unlock(&r->mutex);
 }
 
+static qn_status do_request(qn_residence *r, const qn_load_request *request, size_t thread, qn_error *err)
+{
+    if (request->packing != QN_NOT_PACKED)
+        return qn_load_packer_do(r->packer, request, thread, err);
+    const uint8_t *data;
+    return qn_direct_read(r->readers[request->file], request->offset, request->bytes, r->memory.data + request->at,
+                          &data, err);
+}
+
 /* False: there is nothing more to read. */
-static bool read_one(qn_residence *r)
+static bool read_one(qn_residence *r, size_t thread)
 {
     if (atomic_load(&r->stopping))
         return false;
@@ -83,10 +96,8 @@ static bool read_one(qn_residence *r)
     if (i >= r->plan.request_count)
         return false;
     const qn_load_request *request = &r->plan.requests[i];
-    const uint8_t *data;
     qn_error err;
-    if (qn_direct_read(r->readers[request->file], request->offset, request->bytes, r->memory.data + request->at, &data,
-                       &err) != QN_OK) {
+    if (do_request(r, request, thread, &err) != QN_OK) {
         fail(r, &err);
         return false;
     }
@@ -118,6 +129,8 @@ static void drop_published(qn_residence *r)
     size_t published = atomic_load(&r->published);
     for (; r->dropped < published; r->dropped++) {
         const qn_load_move *move = &r->plan.moves[r->dropped];
+        if (move->packing != QN_NOT_PACKED && qn_load_packer_result(r->packer, move->packing)->data == move->from.data)
+            continue; /* it stayed */
         drop_range(r, move->from.data, qn_matrix_data_bytes(&move->from));
         if (move->from.scales)
             drop_range(r, move->from.scales, qn_matrix_scale_bytes(&move->from));
@@ -128,7 +141,9 @@ static void drop_published(qn_residence *r)
 
 static void *help(void *context)
 {
-    while (read_one(context)) {
+    qn_residence *r = context;
+    size_t thread = atomic_fetch_add(&r->threads, 1);
+    while (read_one(r, thread)) {
     }
     return NULL;
 }
@@ -144,10 +159,29 @@ static void read_all(qn_residence *r)
         count++;
     if (count < wanted)
         qn_log("load: goes on with %zu threads instead of %zu: %s", count + 1, wanted + 1, err.message);
-    while (read_one(r))
+    size_t thread = atomic_fetch_add(&r->threads, 1);
+    while (read_one(r, thread))
         drop_published(r);
     for (size_t i = 0; i < count; i++)
         pthread_join(helper[i], NULL);
+    if (r->packer)
+        qn_load_packer_free_buffers(r->packer);
+}
+
+static void tell_packing(const qn_residence *r)
+{
+    char from[QN_MEMORY_TEXT_BYTES], to[QN_MEMORY_TEXT_BYTES], saved[QN_MEMORY_TEXT_BYTES];
+    const qn_load_packer_figures f = qn_load_packer_get_figures(r->packer);
+    if (f.packed > 0)
+        qn_log("pack-dense: %zu matrices of %s packed to %s: %s saved", f.packed,
+               qn_memory_text((size_t)f.from_bytes, from), qn_memory_text((size_t)f.bytes, to),
+               qn_memory_text((size_t)(f.from_bytes - f.bytes), saved));
+    if (f.unpacked > 0)
+        qn_log("pack-dense: %zu matrices of %s stay BF16: more than one exponent in %d is rare in its row", f.unpacked,
+               qn_memory_text((size_t)f.unpacked_bytes, from), QN_PACKED_RARE);
+    if (f.mapped_bytes > 0)
+        qn_log("pack-dense: of them %s stay where their files are mapped: memory does not suffice",
+               qn_memory_text((size_t)f.mapped_bytes, from));
 }
 
 static void tell_end(const qn_residence *r)
@@ -164,6 +198,8 @@ static void tell_end(const qn_residence *r)
                seconds, (double)loaded / 1e9 / (seconds > 1e-6 ? seconds : 1e-6),
                qn_memory_text(qn_huge_memory_in_huge_pages(&r->memory), huge));
     }
+    if (r->packer)
+        tell_packing(r);
 }
 
 static bool all_published(const qn_residence *r)
@@ -198,7 +234,8 @@ static qn_status prepare(qn_residence *r, const qn_checkpoint *checkpoint, qn_we
 {
     size_t bytes = r->options.request_bytes;
     const qn_load_wishes wishes = {.request_bytes = bytes > 0 ? bytes : REQUEST_BYTES,
-                                   .without_experts = r->options.without_experts};
+                                   .without_experts = r->options.without_experts,
+                                   .pack_dense = r->options.pack_dense};
     qn_status status = qn_view_map_make(checkpoint, &r->map, err);
     if (status == QN_OK)
         status = qn_load_plan_make(weights, &r->map, wishes, &r->plan, err);
@@ -209,7 +246,10 @@ static qn_status prepare(qn_residence *r, const qn_checkpoint *checkpoint, qn_we
     r->done = qn_alloc_zero(r->plan.request_count, sizeof *r->done);
     if (!r->done)
         return qn_fail_memory(err, "plan of the load", r->plan.request_count);
-    return qn_huge_memory_new(r->plan.memory_bytes, true, "weights in memory", &r->memory, err);
+    status = qn_huge_memory_new(r->plan.memory_bytes, true, "weights in memory", &r->memory, err);
+    if (status == QN_OK && r->plan.packing_count > 0)
+        status = qn_load_packer_new(&r->plan, r->readers, r->memory.data, DEPTH, &r->packer, err);
+    return status;
 }
 
 qn_status qn_residence_start(const qn_checkpoint *checkpoint, qn_weights *weights, const qn_residence_options *options,
@@ -255,6 +295,7 @@ void qn_residence_free(qn_residence *r)
         pthread_join(r->main, NULL);
     qn_view_map_close_files(&r->map, r->readers);
     qn_free(r->done);
+    qn_load_packer_free(r->packer);
     qn_huge_memory_free(&r->memory);
     qn_load_plan_free(&r->plan);
     qn_view_map_free(&r->map);
@@ -268,6 +309,10 @@ void qn_residence_publish(qn_residence *r)
     size_t whole = atomic_load(&r->whole), before = atomic_load(&r->published), at = before;
     for (; at < r->plan.move_count && r->plan.moves[at].needs <= whole; at++) {
         const qn_load_move *move = &r->plan.moves[at];
+        if (move->packing != QN_NOT_PACKED) {
+            *move->matrix = *qn_load_packer_result(r->packer, move->packing);
+            continue;
+        }
         move->matrix->data = r->memory.data + move->data_at;
         if (move->matrix->scales)
             move->matrix->scales = r->memory.data + move->scales_at;

@@ -4,7 +4,8 @@
  * requests past the page cache into anonymous memory of 2 MiB pages; the model meanwhile computes from the mapping.
  * What has been read whole is taken over by qn_residence_publish, which the thread that computes calls between two
  * calls of the model: it exchanges pointers, so that no call ever sees half of a change and none takes a lock. The
- * pages of the mapping behind what was taken over are given back to the system.
+ * pages of the mapping behind what was taken over are given back to the system. On their way BF16 matrices may be
+ * packed to 12 bits (pack_dense): a change that no product's bits show.
  *
  * A read that fails ends the load with a line; what was read before stays, the rest goes on being used where it is
  * mapped. The bits are the same wherever they lie. */
@@ -26,6 +27,7 @@ typedef struct qn_residence_options {
     void (*wake)(void *context); /* all has been read that will be: publish. On a loader's thread; NULL: not wanted */
     void *wake_context;
     bool without_experts; /* routed experts stay where they are: an expert cache has them */
+    bool pack_dense;      /* as qn_load_packs says (model/residence_plan.h) */
     size_t request_bytes; /* a multiple of QN_DIRECT_ALIGNMENT; 0: 16 MiB, which disks take well */
 } qn_residence_options;
 

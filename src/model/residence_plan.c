@@ -1,5 +1,5 @@
 /* Every matrix is one range of a file, or two with its scales. Sorted and joined, the ranges become the runs that are
- * read; then each matrix looks its runs up again. */
+ * read, and each range remembers its run. One that is to be packed is a run by itself. */
 #include "model/residence_plan.h"
 
 #include <assert.h>
@@ -7,6 +7,7 @@
 
 #include "base/direct_reader.h"
 #include "base/memory.h"
+#include "base/packed_bf16.h"
 #include "base/size.h"
 
 enum { SMALL_GAP_BYTES = 1 << 20 };
@@ -14,12 +15,15 @@ enum { SMALL_GAP_BYTES = 1 << 20 };
 typedef struct range {
     size_t file;
     uint64_t offset, end;
+    size_t owner;           /* where it stands in planner.ranges */
+    const qn_matrix *packs; /* the matrix that it is, if that is to be packed; else NULL */
 } range;
 
 typedef struct run {
-    range covers;         /* offset a multiple of QN_DIRECT_ALIGNMENT */
+    range covers;         /* offset a multiple of QN_DIRECT_ALIGNMENT, if not of a packing */
     size_t at;            /* in the memory */
     size_t first_request; /* of its own */
+    size_t packing;       /* or QN_NOT_PACKED */
 } run;
 
 typedef struct planner {
@@ -30,7 +34,35 @@ typedef struct planner {
     size_t range_count;
     run *runs;
     size_t run_count;
+    size_t *run_of; /* [range_count]; of an empty range of no meaning */
 } planner;
+
+bool qn_load_packs(const qn_matrix *matrix, qn_matrix_kind kind)
+{
+    return kind == QN_MATRIX_DENSE && matrix->dtype == QN_DTYPE_BF16 &&
+           qn_packed_bf16_most_bytes(matrix->rows, matrix->cols) > 0;
+}
+
+typedef struct saving {
+    const qn_matrix *head;
+    size_t bytes;
+} saving;
+
+/* Only the head's tensor may be that of another matrix too. */
+static void add_saving(void *context, qn_matrix *matrix, qn_matrix_kind kind)
+{
+    saving *s = context;
+    bool counted = matrix != s->head && matrix->data == s->head->data;
+    if (!counted && qn_load_packs(matrix, kind))
+        s->bytes += qn_matrix_data_bytes(matrix) - qn_packed_bf16_most_bytes(matrix->rows, matrix->cols);
+}
+
+size_t qn_load_saving(qn_weights *weights)
+{
+    saving s = {.head = &weights->lm_head};
+    qn_weights_each_matrix(weights, add_saving, &s);
+    return s.bytes;
+}
 
 static void count_matrix(void *context, qn_matrix *matrix, qn_matrix_kind kind)
 {
@@ -39,14 +71,14 @@ static void count_matrix(void *context, qn_matrix *matrix, qn_matrix_kind kind)
     ++*(size_t *)context;
 }
 
-static range find_range(const planner *p, const uint8_t *data, size_t bytes)
+static void add_range(planner *p, const uint8_t *data, size_t bytes, const qn_matrix *packs)
 {
-    range found = {0};
+    range found = {.owner = p->range_count, .packs = packs};
     bool known = qn_view_map_find(p->map, data, &found.file, &found.offset);
     assert(known);
     (void)known;
     found.end = found.offset + bytes;
-    return found;
+    p->ranges[p->range_count++] = found;
 }
 
 static void add_matrix(void *context, qn_matrix *matrix, qn_matrix_kind kind)
@@ -54,9 +86,12 @@ static void add_matrix(void *context, qn_matrix *matrix, qn_matrix_kind kind)
     planner *p = context;
     if (kind == QN_MATRIX_EXPERT && p->wishes.without_experts)
         return;
-    p->ranges[p->range_count++] = find_range(p, matrix->data, qn_matrix_data_bytes(matrix));
-    p->ranges[p->range_count++] = matrix->scales ? find_range(p, matrix->scales, qn_matrix_scale_bytes(matrix))
-                                                 : (range){0};
+    bool packs = p->wishes.pack_dense && qn_load_packs(matrix, kind);
+    add_range(p, matrix->data, qn_matrix_data_bytes(matrix), packs ? matrix : NULL);
+    if (matrix->scales)
+        add_range(p, matrix->scales, qn_matrix_scale_bytes(matrix), NULL);
+    else
+        p->ranges[p->range_count++] = (range){0};
     p->plan->moves[p->plan->move_count++] = (qn_load_move){.matrix = matrix, .from = *matrix};
 }
 
@@ -67,7 +102,7 @@ static int compare_ranges(const void *a, const void *b)
         return x->file < y->file ? -1 : 1;
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
-    return 0;
+    return (y->packs != NULL) - (x->packs != NULL); /* first the one whose run the others take */
 }
 
 static int compare_moves(const void *a, const void *b)
@@ -76,16 +111,35 @@ static int compare_moves(const void *a, const void *b)
     return x->needs < y->needs ? -1 : x->needs > y->needs;
 }
 
-/* A range that begins near the last run's end, or inside of it, makes that longer. */
-static void add_range(planner *p, const range *r)
+/* A range that begins near the last run's end, or inside of it, makes that longer; one that is the last run's packed
+ * matrix once more is in it. */
+static bool joins_last(planner *p, const range *r)
 {
-    range *last = p->run_count > 0 ? &p->runs[p->run_count - 1].covers : NULL;
-    if (last && last->file == r->file && r->offset <= last->end + SMALL_GAP_BYTES) {
-        last->end = r->end > last->end ? r->end : last->end;
-        return;
+    run *last = p->run_count > 0 ? &p->runs[p->run_count - 1] : NULL;
+    if (!last || last->covers.file != r->file)
+        return false;
+    if (last->packing != QN_NOT_PACKED)
+        return r->offset == last->covers.offset && r->end == last->covers.end;
+    if (r->packs || r->offset > last->covers.end + SMALL_GAP_BYTES)
+        return false;
+    last->covers.end = r->end > last->covers.end ? r->end : last->covers.end;
+    return true;
+}
+
+static void add_to_runs(planner *p, const range *r)
+{
+    if (!joins_last(p, r)) {
+        run *next = &p->runs[p->run_count++];
+        *next = (run){.covers = *r, .packing = r->packs ? p->plan->packing_count++ : QN_NOT_PACKED};
+        if (!r->packs)
+            next->covers.offset = r->offset / QN_DIRECT_ALIGNMENT * QN_DIRECT_ALIGNMENT;
     }
-    uint64_t start = r->offset / QN_DIRECT_ALIGNMENT * QN_DIRECT_ALIGNMENT;
-    p->runs[p->run_count++].covers = (range){.file = r->file, .offset = start, .end = r->end};
+    p->run_of[r->owner] = p->run_count - 1;
+}
+
+static size_t rows_of_request(const planner *p, const qn_matrix *m)
+{
+    return qn_min_size(qn_max_size(p->wishes.request_bytes / qn_matrix_row_bytes(m), 1), m->rows);
 }
 
 /* Where the runs go, and how many requests they take. */
@@ -94,48 +148,74 @@ static void place_runs(planner *p)
     qn_load_plan *plan = p->plan;
     for (size_t i = 0; i < p->run_count; i++) {
         run *r = &p->runs[i];
-        size_t bytes = (size_t)(r->covers.end - r->covers.offset);
+        const qn_matrix *m = r->covers.packs;
+        size_t bytes = (size_t)(r->covers.end - r->covers.offset), room = bytes;
         r->at = plan->memory_bytes;
         r->first_request = plan->request_count;
-        plan->memory_bytes += qn_ceil_div(bytes, QN_DIRECT_ALIGNMENT) * QN_DIRECT_ALIGNMENT;
-        plan->request_count += qn_ceil_div(bytes, p->wishes.request_bytes);
+        if (m) {
+            room = qn_packed_bf16_most_bytes(m->rows, m->cols);
+            plan->request_count += qn_ceil_div(m->rows, rows_of_request(p, m));
+            plan->piece_bytes = qn_max_size(plan->piece_bytes, rows_of_request(p, m) * qn_matrix_row_bytes(m));
+        } else {
+            plan->request_count += qn_ceil_div(bytes, p->wishes.request_bytes);
+        }
+        plan->memory_bytes += qn_ceil_div(room, QN_DIRECT_ALIGNMENT) * QN_DIRECT_ALIGNMENT;
         plan->read_bytes += bytes;
     }
+}
+
+static void list_verbatim(const planner *p, const run *r)
+{
+    qn_load_request *request = p->plan->requests + r->first_request;
+    size_t left = (size_t)(r->covers.end - r->covers.offset);
+    for (size_t done = 0; left > 0; done += request[-1].bytes, left -= request[-1].bytes)
+        *request++ = (qn_load_request){.file = r->covers.file,
+                                       .offset = r->covers.offset + done,
+                                       .bytes = qn_min_size(left, p->wishes.request_bytes),
+                                       .at = r->at + done,
+                                       .packing = QN_NOT_PACKED};
+}
+
+static void list_packed(const planner *p, const run *r)
+{
+    qn_load_request *request = p->plan->requests + r->first_request;
+    const qn_matrix *m = r->covers.packs;
+    const size_t row_bytes = qn_matrix_row_bytes(m), step = rows_of_request(p, m);
+    for (size_t row = 0; row < m->rows; row += step) {
+        size_t rows = qn_min_size(step, m->rows - row);
+        *request++ = (qn_load_request){.file = r->covers.file,
+                                       .offset = r->covers.offset + row * row_bytes,
+                                       .bytes = rows * row_bytes,
+                                       .packing = r->packing,
+                                       .first_row = row,
+                                       .row_end = row + rows};
+    }
+    p->plan->packings[r->packing] = (qn_load_packing){.from = *m,
+                                                      .at = r->at,
+                                                      .request_count = qn_ceil_div(m->rows, step)};
 }
 
 static void list_requests(const planner *p)
 {
     for (size_t i = 0; i < p->run_count; i++) {
         const run *r = &p->runs[i];
-        qn_load_request *request = p->plan->requests + r->first_request;
-        size_t left = (size_t)(r->covers.end - r->covers.offset);
-        for (size_t done = 0; left > 0; done += request[-1].bytes, left -= request[-1].bytes)
-            *request++ = (qn_load_request){.file = r->covers.file,
-                                           .offset = r->covers.offset + done,
-                                           .bytes = qn_min_size(left, p->wishes.request_bytes),
-                                           .at = r->at + done};
-    }
-}
-
-/* The last run that begins at or before the range: it covers it. */
-static const run *run_of(const planner *p, const range *r)
-{
-    size_t low = 0, high = p->run_count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (compare_ranges(&p->runs[middle].covers, r) <= 0)
-            low = middle;
+        if (r->packing == QN_NOT_PACKED)
+            list_verbatim(p, r);
         else
-            high = middle;
+            list_packed(p, r);
     }
-    return &p->runs[low];
 }
 
-/* Returns where the range lies in the memory; *needs grows to the requests that it takes. */
-static size_t place_range(const planner *p, const range *r, size_t *needs)
+/* Returns where the range lies in the memory, if it is not packed; *needs grows to the requests that it takes. */
+static size_t place_range(const planner *p, const range *r, size_t *packing, size_t *needs)
 {
-    const run *in = run_of(p, r);
+    const run *in = &p->runs[p->run_of[r->owner]];
     assert(r->offset >= in->covers.offset && r->end <= in->covers.end);
+    *packing = in->packing;
+    if (in->packing != QN_NOT_PACKED) {
+        *needs = in->first_request + p->plan->packings[in->packing].request_count;
+        return 0;
+    }
     size_t last = (size_t)(r->end - 1 - in->covers.offset) / p->wishes.request_bytes;
     *needs = qn_max_size(*needs, in->first_request + last + 1);
     return in->at + (size_t)(r->offset - in->covers.offset);
@@ -145,9 +225,11 @@ static qn_status join_ranges(planner *p, qn_error *err)
 {
     range *sorted = qn_alloc(p->range_count, sizeof *sorted);
     p->runs = qn_alloc_zero(p->range_count, sizeof *p->runs);
-    qn_status status = sorted && p->runs ? QN_OK
-                                         : qn_fail_memory(err, "plan of the load",
-                                                          p->range_count * (sizeof *sorted + sizeof *p->runs));
+    p->run_of = qn_alloc_zero(p->range_count, sizeof *p->run_of);
+    qn_status status = sorted && p->runs && p->run_of
+                           ? QN_OK
+                           : qn_fail_memory(err, "plan of the load",
+                                            p->range_count * (sizeof *sorted + sizeof *p->runs + sizeof *p->run_of));
     size_t count = 0;
     for (size_t i = 0; i < p->range_count && status == QN_OK; i++) {
         if (p->ranges[i].end > p->ranges[i].offset)
@@ -156,7 +238,7 @@ static qn_status join_ranges(planner *p, qn_error *err)
     if (count > 0)
         qsort(sorted, count, sizeof *sorted, compare_ranges);
     for (size_t i = 0; i < count; i++)
-        add_range(p, &sorted[i]);
+        add_to_runs(p, &sorted[i]);
     qn_free(sorted);
     return status;
 }
@@ -169,14 +251,18 @@ static qn_status make_plan(planner *p, qn_error *err)
         return status;
     place_runs(p);
     plan->requests = qn_alloc(plan->request_count, sizeof *plan->requests);
-    if (!plan->requests)
-        return qn_fail_memory(err, "plan of the load", plan->request_count * sizeof *plan->requests);
+    plan->packings = qn_alloc_zero(qn_max_size(plan->packing_count, 1), sizeof *plan->packings);
+    if (!plan->requests || !plan->packings)
+        return qn_fail_memory(err, "plan of the load",
+                              plan->request_count * sizeof *plan->requests +
+                                  plan->packing_count * sizeof *plan->packings);
     list_requests(p);
     for (size_t i = 0; i < plan->move_count; i++) {
         qn_load_move *move = &plan->moves[i];
-        move->data_at = place_range(p, &p->ranges[2 * i], &move->needs);
+        size_t unpacked;
+        move->data_at = place_range(p, &p->ranges[2 * i], &move->packing, &move->needs);
         if (move->matrix->scales)
-            move->scales_at = place_range(p, &p->ranges[2 * i + 1], &move->needs);
+            move->scales_at = place_range(p, &p->ranges[2 * i + 1], &unpacked, &move->needs);
     }
     qsort(plan->moves, plan->move_count, sizeof *plan->moves, compare_moves);
     return QN_OK;
@@ -199,6 +285,7 @@ qn_status qn_load_plan_make(qn_weights *weights, const qn_view_map *map, qn_load
     }
     qn_free(p.ranges);
     qn_free(p.runs);
+    qn_free(p.run_of);
     if (status != QN_OK)
         qn_load_plan_free(out);
     return status;
@@ -208,5 +295,6 @@ void qn_load_plan_free(qn_load_plan *plan)
 {
     qn_free(plan->requests);
     qn_free(plan->moves);
+    qn_free(plan->packings);
     *plan = (qn_load_plan){0};
 }

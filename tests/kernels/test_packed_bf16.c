@@ -48,14 +48,15 @@ static qn_matrix packed_twin(const qn_matrix *w)
     const size_t row_bytes = qn_packed_row_bytes(w->cols), fixed = w->rows * (row_bytes + sizeof(qn_packed_side));
     const size_t most = w->rows * w->cols;
     uint8_t *block = guarded(fixed + most * sizeof(qn_packed_exception), 0);
-    qn_bf16_packing packing = {.from = *w,
+    qn_bf16_packing packing = {.rows = w->rows,
+                               .cols = w->cols,
                                .data = block,
                                .sides = (qn_packed_side *)(void *)(block + w->rows * row_bytes),
                                .exceptions = (qn_packed_exception *)(void *)(block + fixed),
                                .most_exceptions = most};
     qn_matrix packed;
     size_t bytes;
-    assert_true(qn_bf16_packing_rows(&packing, 0, w->rows));
+    assert_true(qn_bf16_packing_rows(&packing, 0, w->rows, w->data));
     assert_true(qn_bf16_packing_finish(&packing, &packed, &bytes));
     uint8_t *data = guarded(bytes, 1);
     memcpy(data, block, bytes);

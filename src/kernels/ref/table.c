@@ -4,6 +4,7 @@
 const qn_kernels qn_kernels_scalar = {
     .name = "scalar",
     .kv_dtype = QN_DTYPE_F32,
+    .packed_pays = false,
     .packed_bytes = qn_ref_packed_bytes,
     .pack = qn_ref_pack,
     .matmul = qn_ref_matmul,

@@ -4,6 +4,7 @@
 const qn_kernels qn_kernels_avx2 = {
     .name = "avx2",
     .kv_dtype = QN_DTYPE_BF16,
+    .packed_pays = true,
     .packed_bytes = qn_avx2_packed_bytes,
     .pack = qn_avx2_pack,
     .matmul = qn_avx2_matmul,

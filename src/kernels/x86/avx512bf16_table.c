@@ -4,6 +4,7 @@
 const qn_kernels qn_kernels_avx512bf16 = {
     .name = "avx512bf16",
     .kv_dtype = QN_DTYPE_BF16,
+    .packed_pays = true,
     .packed_bytes = qn_avx512bf16_packed_bytes,
     .pack = qn_avx512bf16_pack,
     .matmul = qn_avx512bf16_matmul,

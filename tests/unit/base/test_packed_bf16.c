@@ -44,8 +44,8 @@ static pair make_pair(size_t rows, size_t cols)
 static void pack(pair *p)
 {
     qn_bf16_packing packing;
-    qn_bf16_packing_start(&packing, &p->from, p->block);
-    bool done = qn_bf16_packing_rows(&packing, 0, p->from.rows);
+    qn_bf16_packing_start(&packing, p->from.rows, p->from.cols, p->block);
+    bool done = qn_bf16_packing_rows(&packing, 0, p->from.rows, p->from.data);
     p->is_packed = qn_bf16_packing_finish(&packing, &p->packed, &p->bytes);
     assert_int_equal(done, p->is_packed);
     p->exceptions = packing.exception_count;
@@ -193,10 +193,11 @@ static void test_a_hopeless_matrix_is_given_up_early(void **state)
     for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = (uint16_t)(i * 40503);
     qn_bf16_packing packing;
-    qn_bf16_packing_start(&packing, &p.from, p.block);
-    assert_false(qn_bf16_packing_rows(&packing, 0, 1));
-    assert_false(qn_bf16_packing_rows(&packing, 1, ROWS));
+    qn_bf16_packing_start(&packing, ROWS, COLS, p.block);
+    assert_false(qn_bf16_packing_rows(&packing, 0, 1, p.from.data));
+    assert_false(qn_bf16_packing_rows(&packing, 1, ROWS, p.from.data + 2 * COLS));
     assert_true(packing.exception_count < (size_t)2 * COLS);
+    assert_false(qn_bf16_packing_pays(&packing));
     assert_false(qn_bf16_packing_finish(&packing, &p.packed, &p.bytes));
     free_pair(&p);
 }
@@ -248,6 +249,7 @@ static void test_any_cut_of_rows_and_any_place(void **state)
 
 typedef struct crowd {
     qn_bf16_packing packing;
+    const qn_matrix *from;
     atomic_size_t failed;
 } crowd;
 
@@ -255,7 +257,7 @@ static void pack_one_row(void *context, size_t item, size_t worker)
 {
     (void)worker;
     crowd *c = context;
-    if (!qn_bf16_packing_rows(&c->packing, item, item + 1))
+    if (!qn_bf16_packing_rows(&c->packing, item, item + 1, c->from->data + item * qn_matrix_row_bytes(c->from)))
         c->failed++;
 }
 
@@ -270,15 +272,15 @@ static void test_rows_packed_by_many_threads(void **state)
     pair p = make_pair(ROWS, COLS);
     for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = random_below(&random, 2000) == 0 ? 0x7F00 : normal_weight(&random, 1);
-    crowd c = {.failed = 0};
-    qn_bf16_packing_start(&c.packing, &p.from, p.block);
+    crowd c = {.from = &p.from};
+    qn_bf16_packing_start(&c.packing, ROWS, COLS, p.block);
     qn_pool_run(pool, ROWS, pack_one_row, &c);
     p.is_packed = qn_bf16_packing_finish(&c.packing, &p.packed, &p.bytes);
     assert_int_equal(c.failed, 0);
     assert_all_rows(&p);
     for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         p.values[i] = (uint16_t)random_below(&random, 65536);
-    qn_bf16_packing_start(&c.packing, &p.from, p.block);
+    qn_bf16_packing_start(&c.packing, ROWS, COLS, p.block);
     qn_pool_run(pool, ROWS, pack_one_row, &c);
     assert_true(c.failed > ROWS / 2);
     assert_false(qn_bf16_packing_finish(&c.packing, &p.packed, &p.bytes));

@@ -76,14 +76,31 @@ static void tells_what_it_will_hold(void **state)
     (void)state;
     qn_engine_options options = tiny_options();
     options.max_num_batched_tokens = 32;
+    options.load = QN_LOAD_MAPPED;
     qn_engine *engine = open_engine(&options, NULL);
     assert_non_null(strstr(logged_lines(), "memory: weights 8.3 MiB"));
+    assert_non_null(strstr(logged_lines(), "pack-dense: off: weights are mapped"));
     assert_non_null(strstr(logged_lines(), "256 tokens in blocks of 128"));
     assert_non_null(strstr(logged_lines(), "32 rows"));
     assert_non_null(strstr(logged_lines(), "memory: in all"));
     assert_int_equal(qn_engine_max_model_len(engine), 256);
     assert_true(qn_engine_load_us(engine) > 0);
     qn_engine_close(engine);
+}
+
+static void packed_weights_are_counted_as_packed(void **state)
+{
+    (void)state;
+    qn_engine_options options = tiny_options();
+    options.load = QN_LOAD_RESIDENT;
+    options.pack_dense = QN_PACK_OFF;
+    qn_engine_close(open_engine(&options, NULL));
+    assert_non_null(strstr(logged_lines(), "memory: weights 8.3 MiB"));
+    options.pack_dense = QN_PACK_ON;
+    qn_engine_close(open_engine(&options, NULL));
+    assert_non_null(strstr(logged_lines(), "memory: weights 7.9 MiB"));
+    options.load = QN_LOAD_MAPPED;
+    refused(&options, QN_USAGE, "pack-dense", "--load mapped");
 }
 
 /* Twice the context, about twice the cache; every kind of buffer grows with what it depends on. */
@@ -179,6 +196,7 @@ int main(void)
         cmocka_unit_test(refuses_options_that_cannot_be),
         cmocka_unit_test(refuses_directories_that_are_no_model),
         cmocka_unit_test(tells_what_it_will_hold),
+        cmocka_unit_test(packed_weights_are_counted_as_packed),
         cmocka_unit_test(the_plan_follows_the_options),
         cmocka_unit_test(takes_defaults_from_the_checkpoint),
         cmocka_unit_test(every_allocation_and_read_may_fail),

@@ -14,7 +14,10 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/packed_bf16.h"
+#include "checkpoint/view_map.h"
 #include "model/residence.h"
+#include "model/residence_plan.h"
 
 enum { MOST_MATRICES = 4096, SMALL_REQUEST = 4096, PATH_BYTES = 256 };
 
@@ -44,6 +47,7 @@ typedef struct opened {
     qn_weights weights;
     qn_matrix *slot[MOST_MATRICES];
     qn_matrix from[MOST_MATRICES];
+    bool packs[MOST_MATRICES]; /* whether it is one to be packed */
     size_t count;
 } opened;
 
@@ -52,9 +56,9 @@ static opened o;
 static void add_matrix(void *context, qn_matrix *matrix, qn_matrix_kind kind)
 {
     (void)context;
-    (void)kind;
     assert_true(o.count < MOST_MATRICES);
     o.slot[o.count] = matrix;
+    o.packs[o.count] = qn_load_packs(matrix, kind);
     o.from[o.count++] = *matrix;
 }
 
@@ -74,10 +78,24 @@ static void close_weights(void)
     qn_checkpoint_close(o.checkpoint);
 }
 
-static qn_status start(size_t request_bytes, qn_residence **out, qn_error *err)
+static qn_status start(size_t request_bytes, bool pack_dense, qn_residence **out, qn_error *err)
 {
-    const qn_residence_options options = {.in_background = true, .request_bytes = request_bytes};
+    const qn_residence_options options = {.in_background = true,
+                                          .request_bytes = request_bytes,
+                                          .pack_dense = pack_dense};
     return qn_residence_start(o.checkpoint, &o.weights, &options, out, err);
+}
+
+static void check_packed(const qn_matrix *now, const qn_matrix *from)
+{
+    static float a[QN_PACKED_MAX_COLS], b[QN_PACKED_MAX_COLS];
+    assert_true(now->dtype == QN_DTYPE_PACKED_BF16 && now->sides && now->rows == from->rows);
+    assert_true(now->cols == from->cols && now->data != from->data);
+    for (size_t row = 0; row < from->rows; row++) {
+        qn_matrix_row_to_f32(now, row, a);
+        qn_matrix_row_to_f32(from, row, b);
+        assert_memory_equal(a, b, from->cols * sizeof *a);
+    }
 }
 
 /* Every matrix is wholly here or wholly there, with the same bits. Returns how many have moved. */
@@ -87,6 +105,11 @@ static size_t check_matrices(void)
     for (size_t i = 0; i < o.count; i++) {
         const qn_matrix *now = o.slot[i], *from = &o.from[i];
         size_t data = from->rows * qn_matrix_row_bytes(from);
+        if (o.packs[i] && now->dtype != from->dtype) {
+            check_packed(now, from);
+            moved++;
+            continue;
+        }
         assert_true(now->dtype == from->dtype && now->rows == from->rows && now->cols == from->cols);
         assert_true((now->data == from->data) == (now->scales == from->scales) || !from->scales);
         assert_memory_equal(now->data, from->data, data);
@@ -97,16 +120,35 @@ static size_t check_matrices(void)
     return moved;
 }
 
+static size_t count_packed(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < o.count; i++)
+        count += o.slot[i]->dtype == QN_DTYPE_PACKED_BF16;
+    return count;
+}
+
+static size_t count_to_pack(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < o.count; i++)
+        count += o.packs[i];
+    assert_true(count > 0);
+    return count;
+}
+
 static void matrices_move_whole_and_keep_their_bits(void **state)
 {
     (void)state;
-    static const size_t requests[] = {0, SMALL_REQUEST, 5 * SMALL_REQUEST};
+    static const size_t requests[] = {0, SMALL_REQUEST, (size_t)5 * SMALL_REQUEST};
+    const size_t request_count = sizeof requests / sizeof *requests;
     for (size_t i = 0; i < sizeof CHECKPOINTS / sizeof *CHECKPOINTS; i++) {
-        for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
+        for (size_t k = 0; k < 2 * request_count; k++) {
+            bool pack = k >= request_count;
             qn_residence *residence;
             qn_error err;
             open_weights(CHECKPOINTS[i]);
-            assert_int_equal(start(requests[k], &residence, &err), QN_OK);
+            assert_int_equal(start(requests[k % request_count], pack, &residence, &err), QN_OK);
             size_t before = 0, moved = 0;
             for (bool ended = false; !ended; before = moved) {
                 ended = qn_residence_get_state(residence).ended;
@@ -115,6 +157,7 @@ static void matrices_move_whole_and_keep_their_bits(void **state)
                 assert_true(moved >= before);
             }
             assert_int_equal(moved, o.count);
+            assert_true(count_packed() == (pack ? count_to_pack() : 0));
             const qn_residence_state end = qn_residence_get_state(residence);
             assert_true(end.loaded_bytes == end.total_bytes && end.total_bytes > 0);
             assert_non_null(strstr(log_text, " of weights in memory after "));
@@ -130,7 +173,7 @@ static void nothing_moves_but_when_published(void **state)
     qn_residence *residence;
     qn_error err;
     open_weights(CHECKPOINTS[0]);
-    assert_int_equal(start(SMALL_REQUEST, &residence, &err), QN_OK);
+    assert_int_equal(start(SMALL_REQUEST, true, &residence, &err), QN_OK);
     qn_residence_wait(residence);
     assert_int_equal(check_matrices(), 0);
     qn_residence_publish(residence);
@@ -149,7 +192,7 @@ static void a_failing_read_leaves_the_rest_mapped(void **state)
         qn_error err;
         open_weights(CHECKPOINTS[0]);
         qn_fault_arm(QN_FAULT_READ, nth);
-        qn_status status = start(SMALL_REQUEST, &residence, &err);
+        qn_status status = start(SMALL_REQUEST, nth % 2, &residence, &err);
         if (status == QN_OK) {
             qn_residence_wait(residence);
             qn_residence_publish(residence);
@@ -182,7 +225,7 @@ static void every_allocation_may_fail(void **state)
         qn_error err;
         open_weights(CHECKPOINTS[2]);
         qn_fault_arm(QN_FAULT_ALLOC, nth);
-        qn_status status = start(SMALL_REQUEST, &residence, &err);
+        qn_status status = start(SMALL_REQUEST, true, &residence, &err);
         if (status == QN_OK) {
             qn_residence_wait(residence);
             qn_residence_publish(residence);
@@ -206,7 +249,7 @@ static void closing_in_the_middle_ends_the_load(void **state)
         qn_residence *residence;
         qn_error err;
         open_weights("models/quern-tiny");
-        assert_int_equal(start(SMALL_REQUEST, &residence, &err), QN_OK);
+        assert_int_equal(start(SMALL_REQUEST, publish, &residence, &err), QN_OK);
         if (publish)
             qn_residence_publish(residence);
         check_matrices();
@@ -251,6 +294,16 @@ static void copy_file(const char *from_dir, const char *to_dir, const char *name
     assert_int_equal(fclose(out), 0);
 }
 
+static void remove_copy(const char *dir)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 /* What replaced the mapped file is not what was checked, though it has the same size. */
 static void an_exchanged_file_is_refused(void **state)
 {
@@ -265,14 +318,96 @@ static void an_exchanged_file_is_refused(void **state)
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     assert_int_equal(unlink(path), 0);
     copy_file("models/quern-tiny", dir, "model.safetensors");
-    assert_int_equal(start(0, &residence, &err), QN_BAD_INPUT);
+    assert_int_equal(start(0, false, &residence, &err), QN_BAD_INPUT);
     assert_non_null(strstr(err.message, path));
     assert_int_equal(check_matrices(), 0);
     close_weights();
-    unlink(path);
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    unlink(path);
-    assert_int_equal(rmdir(dir), 0);
+    remove_copy(dir);
+}
+
+/* A copy of quern-tiny in whose head exponents of all sizes stand side by side. */
+static void make_unpackable(char *dir)
+{
+    char path[PATH_BYTES];
+    qn_view_map map;
+    qn_error err;
+    size_t file;
+    uint64_t offset, random = 1;
+    assert_non_null(mkdtemp(dir));
+    copy_file("models/quern-tiny", dir, "config.json");
+    copy_file("models/quern-tiny", dir, "model.safetensors");
+    open_weights(dir);
+    assert_int_equal(qn_view_map_make(o.checkpoint, &map, &err), QN_OK);
+    assert_true(qn_view_map_find(&map, o.weights.lm_head.data, &file, &offset));
+    size_t bytes = qn_matrix_data_bytes(&o.weights.lm_head);
+    qn_view_map_free(&map);
+    close_weights();
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *out = fopen(path, "r+b");
+    assert_non_null(out);
+    assert_int_equal(fseek(out, (long)offset, SEEK_SET), 0);
+    for (size_t i = 0; i < bytes; i += 2) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const uint16_t finite = (uint16_t)(random >> 48 & 0xBFFF);
+        assert_int_equal(fwrite(&finite, sizeof finite, 1, out), 1);
+    }
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Packing it would not pay: it is in memory all the same, and its neighbours are packed. */
+static void a_matrix_of_rare_exponents_stays_bf16(void **state)
+{
+    (void)state;
+    static const size_t requests[] = {0, SMALL_REQUEST};
+    char dir[] = "/tmp/quern-residence-XXXXXX";
+    make_unpackable(dir);
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        qn_residence *residence;
+        qn_error err;
+        open_weights(dir);
+        assert_int_equal(start(requests[i], true, &residence, &err), QN_OK);
+        qn_residence_wait(residence);
+        qn_residence_publish(residence);
+        assert_int_equal(check_matrices(), o.count);
+        assert_int_equal(o.weights.lm_head.dtype, QN_DTYPE_BF16);
+        assert_true(count_packed() > 0 && count_packed() < count_to_pack());
+        assert_non_null(strstr(log_text, "pack-dense: 1 matrices of "));
+        assert_non_null(strstr(log_text, " stay BF16"));
+        qn_residence_free(residence);
+        close_weights();
+    }
+    remove_copy(dir);
+}
+
+/* Nor does a failure while that matrix is read again leave half of anything. */
+static void a_matrix_that_is_not_packed_may_fail_to_come(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/quern-residence-XXXXXX";
+    make_unpackable(dir);
+    for (int kind = 0; kind < 2; kind++) {
+        const qn_fault_kind what = kind == 0 ? QN_FAULT_ALLOC : QN_FAULT_READ;
+        bool failed = true;
+        size_t stayed = 0;
+        for (long nth = 1; failed; nth++) {
+            qn_residence *residence = NULL;
+            qn_error err;
+            open_weights(dir);
+            qn_fault_arm(what, nth);
+            if (start(0, true, &residence, &err) == QN_OK) {
+                qn_residence_wait(residence);
+                qn_residence_publish(residence);
+            }
+            failed = qn_fault_seen(what) >= nth;
+            qn_fault_disarm();
+            stayed += residence && check_matrices() < o.count;
+            assert_int_equal(o.weights.lm_head.dtype, QN_DTYPE_BF16);
+            qn_residence_free(residence);
+            close_weights();
+        }
+        assert_true(stayed > 0);
+    }
+    remove_copy(dir);
 }
 
 int main(void)
@@ -284,6 +419,8 @@ int main(void)
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(closing_in_the_middle_ends_the_load),
         cmocka_unit_test(the_end_of_a_load_is_called_out_once),
+        cmocka_unit_test(a_matrix_of_rare_exponents_stays_bf16),
+        cmocka_unit_test(a_matrix_that_is_not_packed_may_fail_to_come),
         cmocka_unit_test(an_exchanged_file_is_refused),
     };
     qn_log_set_sink(keep_line, NULL);
