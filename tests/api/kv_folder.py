@@ -17,15 +17,22 @@ def block_files(folder):
     return sorted(folder.glob("??/*.kv"))
 
 
-def bytes_of(folder):
-    """Of all block files, and of the one being written, while a server may remove some."""
-    total = 0
+def files_in(folder):
+    """{what tells a file from one that comes after it: bytes} of all block files and of the one being written. While a
+    server makes and removes some, they need not all have been there at one moment."""
+    found = {}
     for path in [*block_files(folder), folder / TEMPORARY]:
         try:
-            total += path.stat().st_size
+            status = path.stat()
         except FileNotFoundError:
-            pass
-    return total
+            continue
+        found[path.name, status.st_ino, status.st_mtime_ns] = status.st_size
+    return found
+
+
+def bytes_of(folder):
+    """Of all block files while no server changes them."""
+    return sum(files_in(folder).values())
 
 
 def assert_whole(folder):

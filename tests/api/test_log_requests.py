@@ -7,6 +7,7 @@ import pytest
 
 from chat_client import CHAT, answer, chat, open_stream
 from crowd import load, wait_for
+from raw_http import raw
 
 SECRET = "xyzzy-Plugh-4711"
 PATHS = (CHAT, "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/tokenize", "/detokenize",
@@ -59,8 +60,8 @@ def test_nothing_of_what_clients_send_is_kept(start_server, flags):
     response.close()
     connection.close()
     wait_for(lambda: load(server) == (0, 0))
-    raw_request(server, f"{SECRET} / HTTP/1.1\r\n\r\n".encode())
-    raw_request(server, f"GET /{SECRET} HTTP/9\r\n{SECRET}\r\n\r\n".encode())
+    raw(server, f"{SECRET} / HTTP/1.1\r\n\r\n".encode())
+    raw(server, f"GET /{SECRET} HTTP/9\r\n{SECRET}\r\n\r\n".encode())
     metrics = server.get("/metrics").body.decode()
     assert server.stop() is None
     for kept in (metrics, server.stderr_text()):
@@ -76,15 +77,6 @@ def open_stream_with(server, body):
     assert response.status == 200
     response.readline()
     return connection, response
-
-
-def raw_request(server, data):
-    connection = server.connect()
-    connection.connect()
-    connection.sock.sendall(data)
-    while connection.sock.recv(65536):
-        pass
-    connection.close()
 
 
 def lines_of(server, identity):

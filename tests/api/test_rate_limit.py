@@ -16,14 +16,14 @@ def models(server, key=None):
 
 
 def test_each_key_has_its_own(start_server):
-    server = start_server("--api-key", "anna", "otto", "--rate-limit", 4)
+    server = start_server("--api-key", "anna", "otto", "--rate-limit", 1, "--rate-limit-burst", 4)  # none comes back here
     assert [models(server, "anna").status for _ in range(3)] == [200] * 3
     assert server.post(CHAT, HELLO, headers={"Authorization": "Bearer anna"}).status == 200
     refused = models(server, "anna")
     assert refused.status == 429
     error = error_of(refused)
     assert (error["type"], error["code"], error["param"]) == ("requests", "rate_limit_exceeded", None)
-    assert 1 <= int(refused.headers["retry-after"]) <= 15
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert f"again in {refused.headers['retry-after']} s" in error["message"]
     assert server.post(CHAT, HELLO, headers={"x-api-key": "anna"}).status == 429
     assert [models(server, "otto").status for _ in range(5)] == [200] * 4 + [429]
@@ -37,10 +37,9 @@ def test_each_key_has_its_own(start_server):
 
 def test_an_address_where_there_are_no_keys_and_the_wait_is_enough(start_server):
     server = start_server("--rate-limit", 60, "--rate-limit-burst", 2)
-    seen = [models(server, key).status for key in ("any", "other", None, None, None)]
-    assert seen[:2] == [200, 200] and 429 in seen
+    assert [models(server, key).status for key in ("any", "other")] == [200, 200]
     while (refused := models(server)).status != 429:
-        pass
+        assert refused.status == 200  # a slow machine's second has passed
     assert refused.headers["retry-after"] == "1"
     time.sleep(1.01)
     assert models(server).status == 200

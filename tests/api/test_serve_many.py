@@ -111,7 +111,7 @@ def test_without_prefix_caching_all_is_computed(start_server):
 
 def test_a_full_queue_is_a_503_that_tells_when_to_come_again(start_server):
     server = start_server("--max-num-seqs", "2", "--max-queue", "3")
-    codes = in_threads([lambda: server.post(CHAT, chat("Hi", max_tokens=64, ignore_eos=True)) for _ in range(40)])
+    codes = in_threads([lambda: server.post(CHAT, chat("Hi", max_tokens=200, ignore_eos=True)) for _ in range(40)])
     refused = [response for response in codes if response.status == 503]
     assert {response.status for response in codes} == {200, 503}
     assert len(refused) < 36
@@ -229,8 +229,11 @@ def test_small_cache_preempts_and_answers_all(start_server):
     server = start_server("--max-model-len", "512", "--block-size", "16", "--kv-cache-memory", "2M")
     bodies = [chat(f"Count from {n}.", temperature=1, seed=n, max_tokens=300, ignore_eos=True) for n in range(6)]
     alone = [answer(server, body)["choices"] for body in bodies]
-    chunks = in_threads([lambda body=body: stream(server, body) for body in bodies])
-    for choices, streamed in zip(alone, chunks):
-        assert joined(streamed, "content") == (choices[0]["message"]["content"] or "")
-        assert joined(streamed, "reasoning") == (choices[0]["message"]["reasoning"] or "")
-    assert metric(server, "vllm:num_preemptions_total") > 0
+    for _ in range(20):  # until enough of them met: a busy machine may start one after the other
+        chunks = in_threads([lambda body=body: stream(server, body) for body in bodies])
+        for choices, streamed in zip(alone, chunks):
+            assert joined(streamed, "content") == (choices[0]["message"]["content"] or "")
+            assert joined(streamed, "reasoning") == (choices[0]["message"]["reasoning"] or "")
+        if metric(server, "vllm:num_preemptions_total") > 0:
+            return
+    raise AssertionError("nothing was ever put back")
