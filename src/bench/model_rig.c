@@ -2,11 +2,12 @@
  * which do as well. */
 #include "bench/model_rig.h"
 
-#include <stdbool.h>
-
+#include "base/amounts.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/system_memory.h"
 #include "kv/sequence.h"
 
 enum { BLOCK_TOKENS = 128, ROW_CHUNK = 64, TOUCH_BYTES = 2 << 20, PAGE_BYTES = 4096 };
@@ -31,8 +32,11 @@ struct qn_model_rig {
     float **logit_rows; /* [logit_rows] each */
     float *fill;        /* [threads, widest row] */
     size_t fill_width;
+    bool resident, packed;
     uint64_t random;
 };
+
+static const double FITTING_SHARE = 0.9; /* as an engine counts */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -142,6 +146,43 @@ static qn_status open_buffers(qn_model_rig *rig, const qn_model_rig_options *o, 
     return QN_OK;
 }
 
+/* Whether what is left of the memory holds the weights. */
+static bool weights_fit(const qn_model_rig *rig, size_t weights)
+{
+    const qn_expert_cache *cache = qn_model_expert_cache(rig->model);
+    size_t taken = cache ? qn_expert_cache_memory(cache) : 0, available = qn_memory_available("");
+    return available > 0 && (double)weights <= FITTING_SHARE * (double)(available + taken);
+}
+
+static qn_status load_weights(qn_model_rig *rig, const qn_model_rig_options *o, qn_error *err)
+{
+    const qn_residence_options load = {
+        .pack_dense = o->load != QN_LOAD_MAPPED &&
+                      (o->pack_dense == QN_PACK_ON || (o->pack_dense == QN_PACK_AUTO && rig->kernels->packed_pays))};
+    size_t saved = load.pack_dense ? qn_model_packing_saves(rig->model) : 0;
+    size_t weights = qn_model_weight_bytes(rig->model) - saved;
+    char text[QN_MEMORY_TEXT_BYTES];
+    rig->resident = o->load != QN_LOAD_MAPPED && weights_fit(rig, weights);
+    rig->packed = rig->resident && saved > 0;
+    if (o->load == QN_LOAD_RESIDENT && !rig->resident)
+        return qn_fail_field(err, QN_RESOURCE, "load",
+                             "--load: resident weights take %s, more than nine tenths of the memory that is left: give "
+                             "fewer or smaller contexts, or --load mapped",
+                             qn_memory_text(weights, text));
+    if (o->pack_dense == QN_PACK_ON && !rig->resident)
+        return qn_fail_field(err, QN_USAGE, "pack-dense",
+                             "--pack-dense: on: mapped weights can't be packed: leave the option out");
+    qn_log("bench: weights %s", !rig->resident ? "mapped, in 4 KiB pages"
+                                : rig->packed  ? "resident, dense ones packed to 12 bits"
+                                               : "resident");
+    if (!rig->resident)
+        return QN_OK;
+    qn_status status = qn_model_load(rig->model, &load, err);
+    if (status == QN_OK)
+        qn_model_await_load(rig->model);
+    return status;
+}
+
 qn_status qn_model_rig_open(const qn_model_rig_options *options, qn_model_rig **out, qn_error *err)
 {
     qn_model_rig *rig = qn_alloc_zero(1, sizeof *rig);
@@ -154,11 +195,14 @@ qn_status qn_model_rig_open(const qn_model_rig_options *options, qn_model_rig **
         status = open_caches(rig, options, err);
     if (status == QN_OK)
         status = open_buffers(rig, options, err);
+    if (status == QN_OK) {
+        qn_pool_run(rig->pool, rig->sequences * chunks_of_sequence(rig), fill_chunk, rig);
+        status = load_weights(rig, options, err);
+    }
     if (status != QN_OK) {
         qn_model_rig_close(rig);
         return status;
     }
-    qn_pool_run(rig->pool, rig->sequences * chunks_of_sequence(rig), fill_chunk, rig);
     *out = rig;
     return QN_OK;
 }
@@ -195,6 +239,16 @@ const qn_kernels *qn_model_rig_kernels(const qn_model_rig *rig)
     return rig->kernels;
 }
 
+bool qn_model_rig_is_resident(const qn_model_rig *rig)
+{
+    return rig->resident;
+}
+
+bool qn_model_rig_is_packed(const qn_model_rig *rig)
+{
+    return rig->packed;
+}
+
 size_t qn_model_rig_cache_bytes(const qn_model_rig *rig)
 {
     return qn_kv_pool_bytes(rig->blocks);
@@ -219,7 +273,7 @@ static void touch_piece(void *context, size_t item, size_t worker)
 
 void qn_model_rig_touch_weights(qn_model_rig *rig)
 {
-    if (qn_model_expert_cache(rig->model))
+    if (rig->resident || qn_model_expert_cache(rig->model))
         return;
     for (size_t i = 0; i < qn_checkpoint_tensor_count(rig->checkpoint); i++) {
         const char *file;

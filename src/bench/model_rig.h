@@ -6,6 +6,7 @@
 #ifndef QN_BENCH_MODEL_RIG_H
 #define QN_BENCH_MODEL_RIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,8 @@ typedef struct qn_model_rig_options {
     size_t max_rows;           /* of a call */
     size_t logit_rows;         /* for which a call computes logits at most */
     size_t expert_cache_bytes; /* 0: all experts in memory */
+    qn_load load;              /* as a server has them, when all else is there: AUTO may take nine tenths of the rest */
+    qn_pack_dense pack_dense;
     uint64_t seed;
 } qn_model_rig_options;
 
@@ -39,17 +42,21 @@ typedef struct qn_call_times {
     size_t experts; /* read in it, of all sparse layers together */
 } qn_call_times;
 
-/* QN_RESOURCE when the caches do not fit. */
+/* Returns when resident weights are there, with a line that tells where weights are. QN_RESOURCE when the caches do not
+ * fit, or the weights that are to be resident; QN_USAGE: mapped weights can't be packed (field "pack-dense"). */
 qn_status qn_model_rig_open(const qn_model_rig_options *options, qn_model_rig **out, qn_error *err);
 void qn_model_rig_close(qn_model_rig *rig); /* NULL is fine */
 
 const qn_model *qn_model_rig_model(const qn_model_rig *rig);
 qn_pool *qn_model_rig_pool(qn_model_rig *rig);
 const qn_kernels *qn_model_rig_kernels(const qn_model_rig *rig);
+bool qn_model_rig_is_resident(const qn_model_rig *rig);
+bool qn_model_rig_is_packed(const qn_model_rig *rig); /* dense weights, as far as that pays */
 size_t qn_model_rig_cache_bytes(const qn_model_rig *rig);
 
 /* Touches every page of the weights, so that calls find them in memory and mapped: what the system has dropped of the
- * files since is read again. Does nothing with an expert cache, for a model larger than the memory. */
+ * files since is read again. Does nothing for resident weights, or with an expert cache, for a model larger than the
+ * memory. */
 void qn_model_rig_touch_weights(qn_model_rig *rig);
 
 /* The first `sequences` sequences, each with `rows` random tokens at positions from `start` on. Adds to *times. */

@@ -86,6 +86,8 @@ static qn_status open_rig(bench *b, qn_error *err)
                                 .sequences = 1,
                                 .max_rows = 1,
                                 .expert_cache_bytes = o->expert_cache_bytes,
+                                .load = o->load,
+                                .pack_dense = o->pack_dense,
                                 .seed = o->seed};
     for (size_t i = 0; i < b->point_count; i++) {
         size_t count = b->point[i].count;
@@ -132,26 +134,34 @@ static void note(series *s, double value)
     s->value[s->count++] = value;
 }
 
-static void note_timed(timed_series *s, double seconds, const qn_part_work *work, const qn_limits *limits)
+/* Of the pages that the weights are in. */
+static double read_limit(const bench *b, const qn_limits *limits)
+{
+    return qn_model_rig_is_resident(b->rig) ? limits->read_huge : limits->read_small;
+}
+
+static void note_timed(timed_series *s, double seconds, const qn_part_work *work, double read, double peak)
 {
     bool any = seconds > 0; /* a part that took no time did no work */
     note(&s->seconds, seconds);
-    note(&s->read_share, any ? work->bytes / seconds / 1e9 / limits->read_small : 0);
-    note(&s->peak_share, any && limits->peak > 0 ? work->flops / seconds / 1e9 / limits->peak : 0);
+    note(&s->read_share, any ? work->bytes / seconds / 1e9 / read : 0);
+    note(&s->peak_share, any && peak > 0 ? work->flops / seconds / 1e9 / peak : 0);
 }
 
 static void note_sample(bench *b, point_series *s, const qn_call_times *times, const qn_limits *limits)
 {
+    const double read = read_limit(b, limits);
     qn_part_work all = {0};
     for (qn_model_part p = 0; p < QN_PARTS; p++) {
-        note_timed(&s->part[p], times->part_seconds[p], &times->work[p], limits);
+        note_timed(&s->part[p], times->part_seconds[p], &times->work[p], read, limits->peak);
         s->work[p].flops += times->work[p].flops;
         s->work[p].bytes += times->work[p].bytes;
+        s->work[p].unpacked_bytes += times->work[p].unpacked_bytes;
         all.flops += times->work[p].flops;
         all.bytes += times->work[p].bytes;
     }
     s->experts += (double)times->experts;
-    note_timed(&s->all, times->seconds, &all, limits);
+    note_timed(&s->all, times->seconds, &all, read, limits->peak);
     s->pool.loops += times->pool.loops;
     s->pool.loop_ns += times->pool.loop_ns;
     s->pool.worked_ns += times->pool.worked_ns;
@@ -191,7 +201,7 @@ static void note_cache(bench *b, point_series *s, const cache_counts *before)
 static void warn_of_memory(const bench *b)
 {
     size_t weights = qn_model_weight_bytes(qn_model_rig_model(b->rig)), available = qn_memory_available("");
-    if (available > 0 && weights > available)
+    if (!qn_model_rig_is_resident(b->rig) && available > 0 && weights > available)
         qn_log("bench: the weights are %zu MiB and %zu MiB of memory are available: reading the disk is in the figures",
                weights >> 20, available >> 20);
 }
@@ -322,6 +332,7 @@ static void summarise_point(const bench *b, size_t i)
                                           .bytes = s->work[part].bytes / samples};
         out->flops += out->part[part].flops;
         out->bytes += out->part[part].bytes;
+        out->unpacked_bytes += s->work[part].unpacked_bytes / samples;
     }
     summarise_pool(b, s, out);
     out->cache_needed = s->cache_needed / samples;
@@ -350,6 +361,8 @@ static void summarise(bench *b)
         out->expert_room = qn_expert_cache_room(cache);
         out->experts = qn_expert_cache_count(cache);
     }
+    out->resident = qn_model_rig_is_resident(b->rig);
+    out->packed = qn_model_rig_is_packed(b->rig);
     out->weight_bytes = qn_model_weight_bytes(qn_model_rig_model(b->rig));
     out->cache_bytes = qn_model_rig_cache_bytes(b->rig);
     out->region_bytes = b->yardstick.small.bytes;

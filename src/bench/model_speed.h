@@ -16,6 +16,7 @@
 #include "bench/hardware.h"
 #include "bench/statistic.h"
 #include "model/parts.h"
+#include "model/residence.h"
 
 enum { QN_SPEED_MAX_POINTS = 64, QN_SPEED_MAX_REPEATS = 64, QN_SPEED_MAX_SEQUENCES = 1024 };
 
@@ -39,8 +40,10 @@ typedef struct qn_model_speed_options {
     size_t threads;            /* 0: all CPUs */
     size_t max_rows;           /* prefill: tokens of a step */
     size_t expert_cache_bytes; /* 0: all experts in memory */
-    size_t drafts;             /* decode: that a step verifies of each sequence, with logits for each; 0: none */
-    uint64_t seed;             /* of the tokens */
+    qn_load load;              /* as bench/model_rig.h has them */
+    qn_pack_dense pack_dense;
+    size_t drafts; /* decode: that a step verifies of each sequence, with logits for each; 0: none */
+    uint64_t seed; /* of the tokens */
     bool show_progress;
     const atomic_bool *stop; /* set by a signal's handler: stop soon; may be NULL */
 } qn_model_speed_options;
@@ -58,8 +61,9 @@ typedef struct qn_point_speed {
     qn_statistic ms;     /* of a sample */
     qn_statistic tokens; /* a second; of decoding, one of each sequence a step: drafts, where taken, come on top */
     double flops, bytes;
+    double unpacked_bytes;   /* if packed weights were BF16 */
     double experts;          /* that were read in a sparse layer of a step, in the mean; 0: there is no such layer */
-    qn_statistic read_share; /* bytes a second by the plain reads around it (4 KiB pages, as the mapped weights) */
+    qn_statistic read_share; /* bytes a second by the plain reads around it, of the pages that the weights are in */
     qn_statistic peak_share; /* the same of arithmetic */
     qn_part_speed part[QN_PARTS];
     /* in the mean: loops of a step that threads share, the part of its time outside of them, the part of the threads'
@@ -76,9 +80,10 @@ typedef struct qn_model_speed {
     size_t threads, layers, sparse_layers, max_rows, drafts;
     size_t weight_bytes, cache_bytes, region_bytes; /* region: that the plain reads read */
     size_t expert_room, experts;                    /* of an expert cache, and of the model; 0: there is none */
-    bool bf16_peak;                                 /* the peak is of BF16 dot products, else of float32 FMA */
-    qn_statistic read_small, read_huge;             /* GB/s from 4 KiB and 2 MiB pages */
-    qn_statistic peak;                              /* GFLOP/s, of the instruction that the kernels use */
+    bool resident, packed;              /* the weights: in 2 MiB pages, else in 4 KiB pages; dense ones in 12 bits */
+    bool bf16_peak;                     /* the peak is of BF16 dot products, else of float32 FMA */
+    qn_statistic read_small, read_huge; /* GB/s from 4 KiB and 2 MiB pages */
+    qn_statistic peak;                  /* GFLOP/s, of the instruction that the kernels use */
     qn_point_speed point[QN_SPEED_MAX_POINTS];
     size_t point_count;
 } qn_model_speed;

@@ -30,13 +30,13 @@ static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
     json_t *parts = json_object();
     for (qn_model_part i = 0; i < QN_PARTS; i++)
         set(parts, qn_part_name(i), part_json(&p->part[i], p->ms.median), &failed);
-    json_t *out = json_pack("{s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "context",
+    json_t *out = json_pack("{s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "context",
                             (json_int_t)p->point.context, speed->kind == QN_SPEED_DECODE ? "batch" : "prompt",
                             (json_int_t)p->point.count, "steps", (json_int_t)p->steps, "ms", statistic(&p->ms),
                             "tokens_per_second", statistic(&p->tokens), "experts_per_layer", p->experts, "flops",
-                            p->flops, "bytes", p->bytes, "gflops", p->flops / p->ms.median / 1e6, "gbps",
-                            p->bytes / p->ms.median / 1e6, "peak_share", statistic(&p->peak_share), "read_share",
-                            statistic(&p->read_share), "parts", parts);
+                            p->flops, "bytes", p->bytes, "bytes_unpacked", p->unpacked_bytes, "gflops",
+                            p->flops / p->ms.median / 1e6, "gbps", p->bytes / p->ms.median / 1e6, "peak_share",
+                            statistic(&p->peak_share), "read_share", statistic(&p->read_share), "parts", parts);
     set(out, "pool",
         json_pack("{s:f, s:f, s:f, s:f}", "loops", p->loops, "alone_share", p->alone_share, "idle_share", p->idle_share,
                   "sleeps", p->sleeps),
@@ -66,12 +66,13 @@ json_t *qn_model_speed_to_json(const qn_model_speed *s)
     json_t *points = json_array();
     for (size_t i = 0; i < s->point_count; i++)
         failed |= json_array_append_new(points, point_json(&s->point[i], s)) != 0;
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "form", FORM,
-                             "bench", s->kind == QN_SPEED_DECODE ? "decode" : "prefill", "cpu", s->cpu, "isa", s->isa,
-                             "threads", (json_int_t)s->threads, "layers", (json_int_t)s->layers, "sparse_layers",
-                             (json_int_t)s->sparse_layers, "weight_bytes", (json_int_t)s->weight_bytes, "cache_bytes",
-                             (json_int_t)s->cache_bytes, "max_rows", (json_int_t)s->max_rows, "drafts",
-                             (json_int_t)s->drafts, "cache", "random rows", "limits", limits_json(s), "points", points);
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:I, s:I, s:I, s:s, s:o, s:o}", "form",
+                             FORM, "bench", s->kind == QN_SPEED_DECODE ? "decode" : "prefill", "cpu", s->cpu, "isa",
+                             s->isa, "threads", (json_int_t)s->threads, "layers", (json_int_t)s->layers,
+                             "sparse_layers", (json_int_t)s->sparse_layers, "weight_bytes", (json_int_t)s->weight_bytes,
+                             "resident", s->resident, "packed", s->packed, "cache_bytes", (json_int_t)s->cache_bytes,
+                             "max_rows", (json_int_t)s->max_rows, "drafts", (json_int_t)s->drafts, "cache",
+                             "random rows", "limits", limits_json(s), "points", points);
     if (s->experts > 0)
         set(root, "expert_cache",
             json_pack("{s:I, s:I}", "room", (json_int_t)s->expert_room, "experts", (json_int_t)s->experts), &failed);

@@ -187,6 +187,7 @@ int qn_bench_model_main(qn_bench_model *b, int argc, char **argv)
     b->speed.repeats = 5;
     b->speed.show_progress = true;
     add_run_options(b);
+    qn_load_flags_add(&b->load, &b->table);
     add_synthetic_options(b);
     qn_status status = qn_options_parse(&b->table, argc, argv, &err);
     if (status == QN_OK && b->table.help_shown)
@@ -195,6 +196,8 @@ int qn_bench_model_main(qn_bench_model *b, int argc, char **argv)
         status = check_use(b, &err);
     if (status == QN_OK)
         status = read_points(b, points, &err);
+    if (status == QN_OK)
+        status = qn_load_flags_read(&b->load, &b->speed.load, &b->speed.pack_dense, &err);
     b->speed.seed = (uint64_t)b->seed;
     b->speed.stop = qn_stop_on_signals();
     if (status == QN_OK)

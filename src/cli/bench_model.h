@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "bench/model_speed.h"
+#include "cli/load_options.h"
 #include "cli/options.h"
 
 typedef struct qn_bench_model {
@@ -21,6 +22,7 @@ typedef struct qn_bench_model {
     size_t layers, sparse_from, experts, vocab;
     int64_t seed;
     const char *out;
+    qn_load_flags load;
     bool json;
 } qn_bench_model;
 

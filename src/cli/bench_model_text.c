@@ -61,8 +61,11 @@ static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool b
     if (s->drafts > 0)
         printf(" and up to %.2f with drafts that are taken", p->tokens.median * (double)(1 + s->drafts));
     printf("\n");
-    printf("  %.2f GB needed, %.1f %% of the plain read (%.1f to %.1f); %.1f GFLOP, %.1f %% of the peak (%.1f to %.1f)",
-           p->bytes / 1e9, 100 * p->read_share.median, 100 * p->read_share.min, 100 * p->read_share.max, p->flops / 1e9,
+    printf("  %.2f GB needed", p->bytes / 1e9);
+    if (s->packed)
+        printf(" (%.2f as BF16)", p->unpacked_bytes / 1e9);
+    printf(", %.1f %% of the plain read (%.1f to %.1f); %.1f GFLOP, %.1f %% of the peak (%.1f to %.1f)",
+           100 * p->read_share.median, 100 * p->read_share.min, 100 * p->read_share.max, p->flops / 1e9,
            100 * p->peak_share.median, 100 * p->peak_share.min, 100 * p->peak_share.max);
     if (p->experts > 0)
         printf("; %.1f experts read in a layer", p->experts);
@@ -90,13 +93,16 @@ void qn_bench_model_print(const qn_model_speed *s, const char *model)
     printf("%s: %zu layer%s, %zu of them sparse; %s of weights; caches of %s with random rows in place of a prompt's\n",
            model, s->layers, s->layers == 1 ? "" : "s", s->sparse_layers, qn_memory_text(s->weight_bytes, weights),
            qn_memory_text(s->cache_bytes, caches));
+    printf("weights %s\n", s->packed     ? "resident in 2 MiB pages, dense ones packed to 12 bits"
+                           : s->resident ? "resident in 2 MiB pages"
+                                         : "mapped, in 4 KiB pages");
     if (s->experts > 0)
         printf("an expert cache for %zu of %zu routed experts\n", s->expert_room, s->experts);
     printf("%s, %zu thread%s, kernels %s\n", s->cpu, s->threads, s->threads == 1 ? "" : "s", s->isa);
-    printf("plain read of %s in between: 4 KiB pages, as the weights have, %.1f GB/s (%.1f to %.1f), 2 MiB pages %.1f "
-           "(%.1f to %.1f)\n",
-           qn_memory_text(s->region_bytes, region), s->read_small.median, s->read_small.min, s->read_small.max,
-           s->read_huge.median, s->read_huge.min, s->read_huge.max);
+    printf("plain read of %s in between: 4 KiB pages%s %.1f GB/s (%.1f to %.1f), 2 MiB pages%s %.1f (%.1f to %.1f)\n",
+           qn_memory_text(s->region_bytes, region), s->resident ? "" : ", as the weights have,", s->read_small.median,
+           s->read_small.min, s->read_small.max, s->resident ? ", as the weights have," : "", s->read_huge.median,
+           s->read_huge.min, s->read_huge.max);
     printf("arithmetic out of registers in between: %s %.1f GFLOP/s (%.1f to %.1f)\n",
            s->bf16_peak ? "BF16 dot products" : "float32 multiply-adds", s->peak.median, s->peak.min, s->peak.max);
     for (size_t i = 0; i < s->point_count; i++)

@@ -5,12 +5,11 @@
 #include "base/json.h"
 #include "base/log.h"
 
-static const char *const pack_words[] = {"auto", "on", "off", NULL}; /* in the enum's order */
-static const char *const what_fits[] = {"auto", "-1", NULL};         /* as vLLM says it */
+static const char *const what_fits[] = {"auto", "-1", NULL}; /* as vLLM says it */
 
 void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool with_text)
 {
-    const qn_option model[] = {
+    const qn_option threads[] = {
         {.name = "threads",
          .kind = QN_OPTION_SIZE,
          .value = &flags->threads,
@@ -18,20 +17,8 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .help = "threads that compute (default: all CPUs, or what a CPU quota pays for)",
          .min = 1,
          .max = QN_POOL_MAX_THREADS},
-        {.name = "load",
-         .kind = QN_OPTION_STRING,
-         .value = &flags->load,
-         .value_name = "WHERE",
-         .help =
-             "where the weights are: \"resident\" in memory, in 2 MiB pages; \"mapped\" from their files; \"auto\" is "
-             "resident if memory suffices (default: auto)"},
-        {.name = "pack-dense",
-         .kind = QN_OPTION_CHOICE,
-         .value = &flags->pack_dense,
-         .value_name = "WHEN",
-         .help = "resident BF16 weights, all but routed experts, are packed to 12 bits without loss: no answer changes "
-                 "by a bit; \"auto\": if this CPU is faster with them (default: auto)",
-         .choices = pack_words},
+    };
+    const qn_option model[] = {
         {.name = "max-model-len",
          .kind = QN_OPTION_SIZE,
          .value = &flags->max_model_len,
@@ -104,6 +91,8 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .help = "over the checkpoint's generation_config.json: temperature, top_p, top_k, min_p, "
                  "repetition_penalty, presence_penalty, frequency_penalty, do_sample, eos_token_id"},
     };
+    qn_options_add(table, threads, sizeof threads / sizeof *threads);
+    qn_load_flags_add(&flags->load, table);
     qn_options_add(table, model, sizeof model / sizeof *model);
     if (with_text) {
         qn_options_add(table, text, sizeof text / sizeof *text);
@@ -146,20 +135,6 @@ static qn_status read_speculative_config(const json_t *config, int *num_speculat
     return QN_OK;
 }
 
-static qn_status read_load(const char *text, qn_load *out, qn_error *err)
-{
-    static const char *const words[] = {"auto", "resident", "mapped"}; /* in the enum's order */
-    *out = QN_LOAD_AUTO;
-    for (size_t i = 0; text != NULL && i < sizeof words / sizeof words[0]; i++) {
-        if (strcmp(text, words[i]) == 0) {
-            *out = (qn_load)i;
-            return QN_OK;
-        }
-    }
-    return text == NULL ? QN_OK
-                        : qn_fail_field(err, QN_USAGE, "load", "--load: %s: give auto, resident or mapped", text);
-}
-
 qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_table *table, qn_engine_options *out,
                                   qn_error *err)
 {
@@ -174,12 +149,7 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
                                .expert_cache_bytes = flags->expert_cache,
                                .trust_content_tokens = flags->trust_content_tokens,
                                .override_generation_config = flags->override_generation_config};
-    for (size_t i = 0; flags->pack_dense != NULL && pack_words[i] != NULL; i++) {
-        if (flags->pack_dense == pack_words[i]) { /* the table's own */
-            out->pack_dense = (qn_pack_dense)i;
-        }
-    }
-    qn_status status = read_load(flags->load, &out->load, err);
+    qn_status status = qn_load_flags_read(&flags->load, &out->load, &out->pack_dense, err);
     return flags->speculative_config == NULL || status != QN_OK
                ? status
                : read_speculative_config(flags->speculative_config, &out->num_speculative_tokens, err);

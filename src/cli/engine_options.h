@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "cli/load_options.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 
@@ -12,8 +13,8 @@ typedef struct qn_engine_flags {
     size_t threads, max_model_len, max_num_batched_tokens, block_size, dsa_dense_below, expert_cache;
     double mla_norm_eps;
     json_t *speculative_config, *override_generation_config, *default_chat_template_kwargs;
-    const char *chat_template, *load;
-    const char *pack_dense;
+    const char *chat_template;
+    qn_load_flags load;
     bool trust_content_tokens;
 } qn_engine_flags;
 

@@ -27,17 +27,32 @@ static key_counts count_keys(const qn_model *model, const qn_segment *segments, 
     return all;
 }
 
+static void add_bytes(qn_part_work *work, double bytes)
+{
+    work->bytes += bytes;
+    work->unpacked_bytes += bytes;
+}
+
+/* `share`: of the matrix that is read; or how often. */
+static void add_read(qn_part_work *work, const qn_matrix *w, double share)
+{
+    double bytes = (double)qn_matrix_bytes(w);
+    bool packed = w->dtype == QN_DTYPE_PACKED_BF16;
+    work->bytes += share * bytes;
+    work->unpacked_bytes += share * (packed ? 2 * (double)w->rows * (double)w->cols : bytes);
+}
+
 static void add_product(qn_part_work *work, const qn_matrix *w, double rows)
 {
     work->flops += 2 * rows * (double)w->rows * (double)w->cols;
-    work->bytes += (double)qn_matrix_bytes(w);
+    add_read(work, w, 1);
 }
 
 /* kv_b_proj's rows of W_k (for absorbing) or W_v (for expanding), of all heads. */
 static void add_head_rows(qn_part_work *work, const qn_matrix *kv_b, double share, double rows)
 {
     work->flops += 2 * rows * share * (double)kv_b->rows * (double)kv_b->cols;
-    work->bytes += share * (double)qn_matrix_bytes(kv_b);
+    add_read(work, kv_b, share);
 }
 
 static void add_attention(const qn_model *model, const qn_attention_weights *w, const key_counts *keys, double rows,
@@ -53,7 +68,7 @@ static void add_attention(const qn_model *model, const qn_attention_weights *w, 
     add_head_rows(&work[QN_PART_ABSORB], &w->kv_b_proj, nope, rows);
     add_head_rows(&work[QN_PART_EXPAND], &w->kv_b_proj, 1 - nope, rows);
     work[QN_PART_ATTEND].flops += 2 * keys->attended * heads * (width + latent);
-    work[QN_PART_ATTEND].bytes += keys->attended_rows * width * value_bytes;
+    add_bytes(&work[QN_PART_ATTEND], keys->attended_rows * width * value_bytes);
     if (!w->has_indexer)
         return;
     double dim = (double)c->index_head_dim;
@@ -61,7 +76,7 @@ static void add_attention(const qn_model *model, const qn_attention_weights *w, 
     for (size_t i = 0; i < sizeof indexer / sizeof *indexer; i++)
         add_product(&work[QN_PART_PROJECTIONS], indexer[i], rows);
     work[QN_PART_INDEX_SCORES].flops += 2 * keys->scored * (double)c->index_n_heads * dim;
-    work[QN_PART_INDEX_SCORES].bytes += keys->scored_rows * dim * value_bytes;
+    add_bytes(&work[QN_PART_INDEX_SCORES], keys->scored_rows * dim * value_bytes);
 }
 
 static void add_mlp(const qn_mlp_weights *w, double rows, double experts, qn_part_work *work)
@@ -71,7 +86,7 @@ static void add_mlp(const qn_mlp_weights *w, double rows, double experts, qn_par
     const qn_matrix *const matrices[] = {w->gate, w->up, w->down};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         work->flops += 2 * rows * (double)matrices[i]->rows * (double)matrices[i]->cols;
-        work->bytes += experts * (double)qn_matrix_bytes(matrices[i]);
+        add_read(work, matrices[i], experts);
     }
 }
 

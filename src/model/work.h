@@ -12,6 +12,7 @@ typedef struct qn_part_work {
     double bytes; /* of weights, each that is needed once, and of cached rows: of a segment's, each that its rows take.
                      Where rows of one segment choose their keys, the union is not known: counted as if they never chose
                      the same, up to all there are */
+    double unpacked_bytes; /* the same if packed weights were BF16 */
 } qn_part_work;
 
 /* Adds the work of qn_model_forward on these segments and of qn_model_logits for logit_rows rows. `experts`: as the

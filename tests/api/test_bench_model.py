@@ -31,10 +31,11 @@ def check_point(point, told):
         assert sum(part["ms"]["min"] for part in parts.values()) <= point["ms"][end]
     assert sum(part["flops"] for part in parts.values()) == pytest.approx(point["flops"])
     assert sum(part["bytes"] for part in parts.values()) == pytest.approx(point["bytes"])
+    assert (point["bytes"] < point["bytes_unpacked"]) == told["packed"]
     for part in parts.values():
         if part["ms"]["median"] > 0:
             assert part["gflops"] == pytest.approx(part["flops"] / part["ms"]["median"] / 1e6)
-            reads = told["limits"]["read_small_pages_gbps"]
+            reads = told["limits"]["read_huge_pages_gbps" if told["resident"] else "read_small_pages_gbps"]
             slowest, fastest = part["ms"]["max"], part["ms"]["min"]
             least, most = (part["bytes"] / ms / 1e6 / read for ms, read in (
                 (slowest, reads["max"]), (fastest, reads["min"])))
@@ -65,6 +66,27 @@ def test_decode_json_and_file_are_the_same(run_quern, tiny, tmp_path):
     assert three["experts"]["flops"] == pytest.approx(3 * one["experts"]["flops"])
     assert three["experts"]["bytes"] / one["experts"]["bytes"] == pytest.approx(
         told["points"][1]["experts_per_layer"] / taken)
+
+
+def test_decode_counts_the_bytes_that_it_reads(run_quern, tiny):
+    """Packed, BF16 and mapped weights: the same work; of what is packed fewer bytes."""
+    ways = {"packed": ("--load", "resident", "--pack-dense", "on"),
+            "resident": ("--load", "resident", "--pack-dense", "off"), "mapped": ("--load", "mapped")}
+    told = {way: bench(run_quern, "decode", tiny, "--context", "100", "--batch", "1", *flags)
+            for way, flags in ways.items()}
+    for way, one in told.items():
+        assert (one["resident"], one["packed"]) == (way != "mapped", way == "packed")
+        check_point(one["points"][0], one)
+    points = {way: one["points"][0] for way, one in told.items()}
+    assert points["resident"]["bytes"] == points["mapped"]["bytes"] == points["packed"]["bytes_unpacked"]
+    for name, part in points["packed"]["parts"].items():
+        plain = points["mapped"]["parts"][name]
+        assert part["flops"] == plain["flops"]
+        if name in ("projections", "router", "shared", "dense", "head"):
+            assert 0.74 * plain["bytes"] < part["bytes"] < 0.9 * plain["bytes"]
+        else:
+            assert part["bytes"] <= plain["bytes"]
+    assert points["packed"]["parts"]["experts"]["bytes"] == points["mapped"]["parts"]["experts"]["bytes"]
 
 
 def test_decode_work_is_the_models(run_quern, tiny):
@@ -120,7 +142,7 @@ def test_tables(run_quern, tiny):
         done = run_quern("bench", *arguments, "--repeats", "1")
         assert done.returncode == 0, done.stderr
         table = done.stdout.decode()
-        for words in ("plain read of", "tokens/s", "attention core", "experts read in a layer", "random rows"):
+        for words in ("plain read of", "\nweights ", "tokens/s", "attention core", "experts read in a layer", "random rows"):
             assert words in table
 
 
@@ -180,6 +202,8 @@ def test_a_disk_without_room(run_quern, tmp_path):
     (["prefill", "{tiny}", "--prompt", ""], 2, "--prompt: ''"),
     (["prefill", "{tiny}", "--max-num-batched-tokens", "0"], 2, "max-num-batched-tokens"),
     (["decode", "{tiny}", "--repeats", "0"], 2, "repeats"),
+    (["decode", "{tiny}", "--load", "mapped", "--pack-dense", "on"], 2, "--pack-dense: on: mapped weights"),
+    (["prefill", "{tiny}", "--load", "disk"], 2, "--load: disk: give auto, resident or mapped"),
     (["decode", "{tiny}", "--layers", "2"], 2, "--layers: MODEL_DIR is measured as it is"),
     (["decode", "{tiny}", "--synthetic", TINY_CONFIG], 2, "--synthetic: two models"),
     (["decode"], 2, "no model: give MODEL_DIR, or --synthetic CONFIG"),

@@ -61,6 +61,42 @@ static void parts_sum_up(void **state)
     qn_checkpoint_close(checkpoint);
 }
 
+/* The bytes that a call needs, and as they were if nothing was packed. */
+static qn_part_work work_of_call(qn_load load, qn_pack_dense pack)
+{
+    qn_checkpoint *checkpoint = open_checkpoint();
+    qn_model_rig_options options = options_of(checkpoint);
+    options.load = load;
+    options.pack_dense = pack;
+    qn_model_rig *rig;
+    qn_error err;
+    assert_int_equal(qn_model_rig_open(&options, &rig, &err), QN_OK);
+    assert_int_equal(qn_model_rig_is_resident(rig), load == QN_LOAD_RESIDENT);
+    assert_int_equal(qn_model_rig_is_packed(rig), pack == QN_PACK_ON);
+    qn_model_rig_touch_weights(rig);
+    qn_call_times times = {0};
+    assert_int_equal(qn_model_rig_call(rig, 1, 0, 1, QN_RIG_LAST_LOGITS, &times, &err), QN_OK);
+    qn_part_work sum = {0};
+    for (qn_model_part p = 0; p < QN_PARTS; p++) {
+        sum.bytes += times.work[p].bytes;
+        sum.unpacked_bytes += times.work[p].unpacked_bytes;
+    }
+    qn_model_rig_close(rig);
+    qn_checkpoint_close(checkpoint);
+    return sum;
+}
+
+static void packed_weights_count_as_what_is_read(void **state)
+{
+    (void)state;
+    const qn_part_work mapped = work_of_call(QN_LOAD_MAPPED, QN_PACK_AUTO);
+    const qn_part_work resident = work_of_call(QN_LOAD_RESIDENT, QN_PACK_OFF);
+    const qn_part_work packed = work_of_call(QN_LOAD_RESIDENT, QN_PACK_ON);
+    assert_true(mapped.bytes == mapped.unpacked_bytes && resident.bytes == mapped.bytes);
+    assert_true(resident.unpacked_bytes == mapped.bytes && packed.unpacked_bytes == mapped.bytes);
+    assert_true(packed.bytes < mapped.bytes);
+}
+
 static void every_failing_allocation(void **state)
 {
     (void)state;
@@ -86,6 +122,8 @@ static void every_failing_allocation(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_sum_up), cmocka_unit_test(every_failing_allocation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_sum_up),
+                                       cmocka_unit_test(packed_weights_count_as_what_is_read),
+                                       cmocka_unit_test(every_failing_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
