@@ -2,8 +2,8 @@
  * that are all done. Matrices are sorted by how many that takes, so what can be taken over is always a front part of
  * the list of moves: the loader raises one number, the publisher another, and neither waits for the other.
  *
- * One thread is the main one: it reads like its helpers, gives back the mapping's pages behind what was published, and
- * tells the end. */
+ * One thread is the main one: it reads like its helpers, gives back the mapping's pages behind what was published,
+ * tells the end, and closes the files when all that was read has been published. */
 #include "model/residence.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ enum { DEPTH = 4 /* requests in flight */, REQUEST_BYTES = 16 << 20 };
 struct qn_residence {
     qn_view_map map;
     qn_load_plan plan;
-    qn_direct_reader **readers; /* [map.count] */
+    qn_direct_reader **readers; /* [map.count]; NULL once the load's threads have no more use for them */
     qn_huge_memory memory;
     qn_load_packer *packer; /* NULL: nothing is packed */
     qn_residence_options options;
@@ -225,6 +225,8 @@ static void *load_main(void *context)
         pthread_cond_wait(&r->changed, &r->mutex);
     pthread_mutex_unlock(&r->mutex);
     drop_published(r);
+    qn_view_map_close_files(&r->map, r->readers);
+    r->readers = NULL;
     return NULL;
 }
 

@@ -4,8 +4,8 @@
  * requests past the page cache into anonymous memory of 2 MiB pages; the model meanwhile computes from the mapping.
  * What has been read whole is taken over by qn_residence_publish, which the thread that computes calls between two
  * calls of the model: it exchanges pointers, so that no call ever sees half of a change and none takes a lock. The
- * pages of the mapping behind what was taken over are given back to the system. On their way BF16 matrices may be
- * packed to 12 bits (pack_dense): a change that no product's bits show.
+ * pages of the mapping behind what was taken over are given back to the system, and when all is taken over the files
+ * are closed. On their way BF16 matrices may be packed to 12 bits (pack_dense): a change that no product's bits show.
  *
  * A read that fails ends the load with a line; what was read before stays, the rest goes on being used where it is
  * mapped. The bits are the same wherever they lie. */

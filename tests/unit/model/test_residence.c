@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +180,41 @@ static void nothing_moves_but_when_published(void **state)
     assert_int_equal(check_matrices(), 0);
     qn_residence_publish(residence);
     assert_int_equal(check_matrices(), o.count);
+    qn_residence_free(residence);
+    close_weights();
+}
+
+/* How many descriptors of this process are of the checkpoint's files. */
+static size_t count_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    size_t count = 0;
+    assert_non_null(dir);
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char link[PATH_BYTES], target[PATH_BYTES];
+        snprintf(link, sizeof link, "/proc/self/fd/%.20s", entry->d_name);
+        ssize_t length = readlink(link, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        count += strstr(target, ".safetensors") != NULL;
+    }
+    closedir(dir);
+    return count;
+}
+
+/* A server of a model in 100 files would keep 100 descriptors that nothing uses. */
+static void files_are_closed_when_all_is_taken_over(void **state)
+{
+    (void)state;
+    qn_residence *residence;
+    qn_error err;
+    open_weights(CHECKPOINTS[0]);
+    assert_int_equal(count_descriptors(), 0);
+    assert_int_equal(start(0, true, &residence, &err), QN_OK);
+    qn_residence_wait(residence);
+    assert_true(count_descriptors() > 1); /* until what was read is taken over */
+    qn_residence_publish(residence);
+    while (count_descriptors() > 0)
+        sched_yield();
     qn_residence_free(residence);
     close_weights();
 }
@@ -415,6 +452,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_move_whole_and_keep_their_bits),
         cmocka_unit_test(nothing_moves_but_when_published),
+        cmocka_unit_test(files_are_closed_when_all_is_taken_over),
         cmocka_unit_test(a_failing_read_leaves_the_rest_mapped),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(closing_in_the_middle_ends_the_load),
