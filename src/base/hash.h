@@ -29,4 +29,11 @@ void qn_hasher_reset(qn_hasher *hasher);
 void qn_hasher_update(qn_hasher *hasher, const void *data, size_t bytes);
 qn_hash qn_hasher_finish(const qn_hasher *hasher);
 
+/* Two numbers into one for a hash table in memory: quick, and never kept or compared beyond this process. */
+static inline uint64_t qn_hash_mix(uint64_t a, uint64_t b)
+{
+    uint64_t x = (a ^ (b + UINT64_C(0x9E3779B97F4A7C15))) * UINT64_C(0xBF58476D1CE4E5B9);
+    return x ^ x >> 29;
+}
+
 #endif

@@ -94,12 +94,6 @@ static keyword_part part_of(const char *keyword)
 
 /* Hashes */
 
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    uint64_t x = (a ^ (b + UINT64_C(0x9E3779B97F4A7C15))) * UINT64_C(0xBF58476D1CE4E5B9);
-    return x ^ x >> 32;
-}
-
 static uint64_t hash_text(const char *text, size_t bytes)
 {
     return qn_hash_bytes(text, bytes).low;
@@ -112,7 +106,7 @@ static uint64_t hash_number(const json_t *value)
     uint64_t bits = 0;
     if (number != 0 && number > -9e18 && number < 9e18)
         memcpy(&bits, &number, sizeof bits);
-    return mix(bits, JSON_REAL);
+    return qn_hash_mix(bits, JSON_REAL);
 }
 
 /* Alike for what schema_values_equal calls equal. */
@@ -122,14 +116,14 @@ static uint64_t hash_value(const json_t *value)
     json_t *member;
     size_t length;
     if (json_is_string(value))
-        return mix(hash_text(json_string_value(value), json_string_length(value)), JSON_STRING);
+        return qn_hash_mix(hash_text(json_string_value(value), json_string_length(value)), JSON_STRING);
     if (json_is_number(value) || qn_json_wide_digits(value))
         return hash_number(value);
-    uint64_t hash = mix(0, (uint64_t)json_typeof(value));
+    uint64_t hash = qn_hash_mix(0, (uint64_t)json_typeof(value));
     for (size_t i = 0; i < json_array_size(value); i++)
-        hash = mix(hash, hash_value(json_array_get(value, i)));
+        hash = qn_hash_mix(hash, hash_value(json_array_get(value, i)));
     json_object_keylen_foreach((json_t *)(uintptr_t)value, key, length, member)
-        hash += mix(hash_text(key, length), hash_value(member));
+        hash += qn_hash_mix(hash_text(key, length), hash_value(member));
     return hash;
 }
 
@@ -139,10 +133,10 @@ static uint32_t number_of(compiler *c, const json_t *schema);
 static uint64_t hash_schemas(compiler *c, const json_t *value)
 {
     if (qn_json_is_object(value))
-        return mix(number_of(c, value), JSON_OBJECT);
-    uint64_t hash = mix(json_array_size(value), JSON_ARRAY);
+        return qn_hash_mix(number_of(c, value), JSON_OBJECT);
+    uint64_t hash = qn_hash_mix(json_array_size(value), JSON_ARRAY);
     for (size_t i = 0; i < json_array_size(value); i++)
-        hash = mix(hash, hash_schemas(c, json_array_get(value, i)));
+        hash = qn_hash_mix(hash, hash_schemas(c, json_array_get(value, i)));
     return json_is_array(value) ? hash : hash_value(value);
 }
 
@@ -158,7 +152,7 @@ static uint64_t hash_keyword(compiler *c, const char *keyword, const json_t *val
         return hash_schemas(c, value);
     uint64_t hash = 0;
     json_object_keylen_foreach((json_t *)(uintptr_t)value, name, length, schema)
-        hash += mix(hash_text(name, length), hash_schemas(c, schema));
+        hash += qn_hash_mix(hash_text(name, length), hash_schemas(c, schema));
     return hash;
 }
 
@@ -171,7 +165,7 @@ static uint64_t hash_schema(compiler *c, const json_t *schema)
     json_object_keylen_foreach((json_t *)(uintptr_t)schema, keyword, length, value)
     {
         if (part_of(keyword) != OF_NOTHING)
-            hash += mix(hash_text(keyword, length), hash_keyword(c, keyword, value));
+            hash += qn_hash_mix(hash_text(keyword, length), hash_keyword(c, keyword, value));
     }
     return hash;
 }
@@ -238,7 +232,7 @@ static bool same_schema(compiler *c, const json_t *a, const json_t *b)
 
 static size_t address_slot(const struct schema_contents *k, const json_t *schema)
 {
-    size_t at = (size_t)mix((uint64_t)(uintptr_t)schema, 0) & (k->slots - 1);
+    size_t at = (size_t)qn_hash_mix((uint64_t)(uintptr_t)schema, 0) & (k->slots - 1);
     while (k->by_address[at].schema && k->by_address[at].schema != schema)
         at = (at + 1) & (k->slots - 1);
     return at;

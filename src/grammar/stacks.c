@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "grammar/matcher.h"
 
@@ -20,12 +21,6 @@ static bool grow(qn_frame_store *store, void *block, size_t *capacity, size_t wa
         return true;
     store->short_of_memory = true;
     return false;
-}
-
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    uint64_t x = (a ^ (b + UINT64_C(0x9E3779B97F4A7C15))) * UINT64_C(0xBF58476D1CE4E5B9);
-    return x ^ x >> 29;
 }
 
 bool qn_frame_store_init(qn_frame_store *store, const qn_grammar *grammar)
@@ -94,10 +89,10 @@ size_t qn_site_words(const qn_grammar *grammar, uint32_t site)
 
 static uint64_t hash_frame(uint32_t parent, uint32_t site, uint32_t count, const uint64_t *bits, size_t words)
 {
-    uint64_t hash = mix((uint64_t)parent << 32 | site, count);
+    uint64_t hash = qn_hash_mix((uint64_t)parent << 32 | site, count);
     for (size_t i = 0; bits && i < words; i++)
-        hash = mix(hash, bits[i]);
-    return mix(hash, hash >> 32);
+        hash = qn_hash_mix(hash, bits[i]);
+    return qn_hash_mix(hash, hash >> 32);
 }
 
 static bool same_bits(const uint64_t *stored, const uint64_t *bits, size_t words)
@@ -208,7 +203,7 @@ bool qn_frame_store_collect(qn_frame_store *store, qn_stack_set *set)
 
 static qn_seen_stack *find_seen(qn_seen_stack *seen, size_t capacity, uint32_t round, qn_stack stack)
 {
-    size_t i = mix((uint64_t)stack.frame << 32 | stack.state, 0) & (capacity - 1);
+    size_t i = qn_hash_mix((uint64_t)stack.frame << 32 | stack.state, 0) & (capacity - 1);
     while (seen[i].round == round && (seen[i].stack.state != stack.state || seen[i].stack.frame != stack.frame))
         i = (i + 1) & (capacity - 1);
     return &seen[i];
