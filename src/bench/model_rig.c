@@ -36,8 +36,6 @@ struct qn_model_rig {
     uint64_t random;
 };
 
-static const double FITTING_SHARE = 0.9; /* as an engine counts */
-
 static uint64_t next_random(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -151,7 +149,7 @@ static bool weights_fit(const qn_model_rig *rig, size_t weights)
 {
     const qn_expert_cache *cache = qn_model_expert_cache(rig->model);
     size_t taken = cache ? qn_expert_cache_memory(cache) : 0, available = qn_memory_available("");
-    return available > 0 && (double)weights <= FITTING_SHARE * (double)(available + taken);
+    return available > 0 && (double)weights <= QN_USABLE_MEMORY_SHARE * (double)(available + taken);
 }
 
 static qn_status load_weights(qn_model_rig *rig, const qn_model_rig_options *o, qn_error *err)

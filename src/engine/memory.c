@@ -3,9 +3,9 @@
 #include "base/amounts.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/system_memory.h"
 
-/* A tenth stays free for the rest of the system and the process's own small things. */
-static const double FITTING_SHARE = 0.9, SHARE_BESIDE_TOO_LARGE_WEIGHTS = 0.25;
+static const double SHARE_BESIDE_TOO_LARGE_WEIGHTS = 0.25;
 
 void qn_memory_plan_log(const qn_memory_plan *plan)
 {
@@ -34,7 +34,7 @@ void qn_memory_plan_log(const qn_memory_plan *plan)
 
 bool qn_memory_plan_fits(const qn_memory_plan *plan)
 {
-    size_t usable = (size_t)((double)plan->available_bytes * FITTING_SHARE);
+    size_t usable = (size_t)((double)plan->available_bytes * QN_USABLE_MEMORY_SHARE);
     return plan->weight_bytes <= usable && plan->kv_bytes <= usable - plan->weight_bytes &&
            plan->step_bytes <= usable - plan->weight_bytes - plan->kv_bytes;
 }
@@ -42,7 +42,7 @@ bool qn_memory_plan_fits(const qn_memory_plan *plan)
 size_t qn_memory_fit(size_t wanted, size_t granule, size_t weight_bytes, size_t available_bytes, qn_memory_cost cost,
                      void *context)
 {
-    size_t usable = (size_t)((double)available_bytes * FITTING_SHARE);
+    size_t usable = (size_t)((double)available_bytes * QN_USABLE_MEMORY_SHARE);
     size_t budget = usable > weight_bytes ? usable - weight_bytes : 0;
     size_t least = (size_t)((double)available_bytes * SHARE_BESIDE_TOO_LARGE_WEIGHTS);
     size_t bytes;

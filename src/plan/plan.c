@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/system_memory.h"
 #include "kv/layout.h"
 #include "plan/step_buffers.h"
 
@@ -16,9 +17,6 @@ const size_t qn_plan_batches[QN_PLAN_BATCHES] = {4, 16};
 const size_t qn_plan_prompts[QN_PLAN_PROMPTS] = {512, 2048, 8192};
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20 };
-
-/* As the engine has it: a tenth stays free. */
-static const double USABLE_SHARE = 0.9;
 
 static const size_t parts_of_experts[] = {1, 2, 4, 8};
 
@@ -156,7 +154,7 @@ static qn_status set_sizes(qn_plan *p, const qn_plan_options *o, qn_error *err)
     p->acceptance = o->acceptance;
     qn_machine_read(o->root, &p->machine);
     p->memory_bytes = o->memory_bytes > 0 ? o->memory_bytes : p->machine.available_bytes;
-    p->usable_bytes = (uint64_t)((double)p->memory_bytes * USABLE_SHARE);
+    p->usable_bytes = (uint64_t)((double)p->memory_bytes * QN_USABLE_MEMORY_SHARE);
     if (o->disk)
         snprintf(p->disk_folder, sizeof p->disk_folder, "%s", o->disk);
     else
