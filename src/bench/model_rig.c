@@ -154,9 +154,7 @@ static bool weights_fit(const qn_model_rig *rig, size_t weights)
 
 static qn_status load_weights(qn_model_rig *rig, const qn_model_rig_options *o, qn_error *err)
 {
-    const qn_residence_options load = {
-        .pack_dense = o->load != QN_LOAD_MAPPED &&
-                      (o->pack_dense == QN_PACK_ON || (o->pack_dense == QN_PACK_AUTO && rig->kernels->packed_pays))};
+    const qn_residence_options load = {.pack_dense = qn_load_packs_dense(o->load, o->pack_dense, rig->kernels)};
     size_t saved = load.pack_dense ? qn_model_packing_saves(rig->model) : 0;
     size_t weights = qn_model_weight_bytes(rig->model) - saved;
     char text[QN_MEMORY_TEXT_BYTES];

@@ -155,13 +155,6 @@ static qn_status choose_blocks(sizing *s, size_t *blocks, qn_error *err)
     return QN_OK;
 }
 
-/* Whether dense weights are packed if they are resident. */
-static bool wants_packing(const qn_engine *engine, const qn_engine_options *options)
-{
-    return options->load != QN_LOAD_MAPPED &&
-           (options->pack_dense == QN_PACK_ON || (options->pack_dense == QN_PACK_AUTO && engine->kernels->packed_pays));
-}
-
 /* Tells what becomes of dense weights, and why. */
 static qn_status tell_packing(const sizing *s, bool resident, qn_error *err)
 {
@@ -176,7 +169,7 @@ static qn_status tell_packing(const sizing *s, bool resident, qn_error *err)
         qn_log("pack-dense: off, as --pack-dense says");
     } else if (!resident) {
         qn_log("pack-dense: off: weights are mapped");
-    } else if (!wants_packing(s->engine, s->options)) {
+    } else if (!qn_load_packs_dense(s->options->load, pack, s->engine->kernels)) {
         qn_log("pack-dense: off: the kernels of %s are no faster with packed weights", s->engine->kernels->name);
     } else if (s->saved == 0) {
         qn_log("pack-dense: off: no dense matrix of BF16 is wide enough");
@@ -252,7 +245,9 @@ qn_status qn_engine_choose_sizes(const qn_engine *engine, const qn_engine_option
     if (cache != NULL && s.available > 0) {
         s.available += qn_expert_cache_memory(cache); /* taken already, and counted with the weights */
     }
-    s.saved = wants_packing(engine, options) ? qn_model_packing_saves(engine->model) : 0;
+    s.saved = qn_load_packs_dense(options->load, options->pack_dense, engine->kernels)
+                  ? qn_model_packing_saves(engine->model)
+                  : 0;
     s.weights = qn_model_weight_bytes(engine->model) - s.saved;
     size_t block_tokens = options->block_size > 0 ? options->block_size : DEFAULT_BLOCK_TOKENS, blocks = 0;
     qn_status status = qn_model_kv_layout(engine->model, block_tokens, &s.layout, err);

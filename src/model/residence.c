@@ -254,6 +254,11 @@ static qn_status prepare(qn_residence *r, const qn_checkpoint *checkpoint, qn_we
     return status;
 }
 
+bool qn_load_packs_dense(qn_load load, qn_pack_dense pack_dense, const qn_kernels *kernels)
+{
+    return load != QN_LOAD_MAPPED && (pack_dense == QN_PACK_ON || (pack_dense == QN_PACK_AUTO && kernels->packed_pays));
+}
+
 qn_status qn_residence_start(const qn_checkpoint *checkpoint, qn_weights *weights, const qn_residence_options *options,
                              qn_residence **out, qn_error *err)
 {

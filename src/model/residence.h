@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
 #include "model/weights.h"
 
 /* Where the weights are: in memory of their own where that suffices for them and all else (AUTO), or in any case; or in
@@ -27,6 +28,8 @@ typedef enum qn_load { QN_LOAD_AUTO, QN_LOAD_RESIDENT, QN_LOAD_MAPPED } qn_load;
 /* Whether dense BF16 weights are packed to 12 bits as they are loaded, which changes no bit of any answer: only
  * resident weights can be. AUTO: if this table's kernels are faster with them. */
 typedef enum qn_pack_dense { QN_PACK_AUTO, QN_PACK_ON, QN_PACK_OFF } qn_pack_dense;
+/* Whether they are packed if they come to be resident. */
+bool qn_load_packs_dense(qn_load load, qn_pack_dense pack_dense, const qn_kernels *kernels);
 
 typedef struct qn_residence qn_residence;
 
