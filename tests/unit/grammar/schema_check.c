@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/json.h"
 #include "base/json_wide.h"
 #include "grammar/matcher.h"
@@ -23,6 +24,21 @@ qn_grammar *schema_grammar(const json_t *schema, qn_schema_form form, bool any_w
         qn_grammar_build(b, expr, &grammar, err) != QN_OK)
         grammar = NULL;
     qn_grammar_builder_free(b);
+    return grammar;
+}
+
+qn_grammar *schema_grammar_after_faults(const json_t *schema)
+{
+    qn_grammar *grammar = NULL;
+    for (long n = 1; !grammar; n++) {
+        qn_error err;
+        assert_true(n < 20000);
+        qn_fault_arm(QN_FAULT_ALLOC, n);
+        grammar = schema_grammar(schema, QN_SCHEMA_JSON, true, &err);
+        qn_fault_disarm();
+        if (!grammar)
+            assert_int_equal(err.status, QN_RESOURCE);
+    }
     return grammar;
 }
 

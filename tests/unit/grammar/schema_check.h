@@ -22,6 +22,9 @@ typedef struct schema_refusal {
 json_t *schema_of(const char *text);
 /* NULL, and err tells why it is refused. */
 qn_grammar *schema_grammar(const json_t *schema, qn_schema_form form, bool any_whitespace, qn_error *err);
+/* Compiles it with the first allocation failing, then the second and so on, until none fails: each time but the last it
+ * is to be refused as QN_RESOURCE. */
+qn_grammar *schema_grammar_after_faults(const json_t *schema);
 bool schema_matches(const qn_grammar *grammar, const char *text, size_t bytes);
 
 void schema_check_example(const schema_example *e, qn_schema_form form, bool any_whitespace);
