@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* in the enums' order */
-static const char *const load_words[] = {"auto", "resident", "mapped"};
+static const char *const load_words[] = {"auto", "resident", "mapped", NULL};
 static const char *const pack_words[] = {"auto", "on", "off", NULL};
 
 void qn_load_flags_add(qn_load_flags *flags, qn_option_table *table)
@@ -27,22 +27,22 @@ void qn_load_flags_add(qn_load_flags *flags, qn_option_table *table)
     qn_options_add(table, options, sizeof options / sizeof *options);
 }
 
+/* Which of the words, up to a NULL, this is; false: none. Without a text, the first. */
+static bool find_word(const char *const *words, const char *text, int *index)
+{
+    *index = 0;
+    while (text != NULL && words[*index] != NULL && strcmp(text, words[*index]) != 0)
+        ++*index;
+    return words[*index] != NULL;
+}
+
 qn_status qn_load_flags_read(const qn_load_flags *flags, qn_load *load, qn_pack_dense *pack_dense, qn_error *err)
 {
-    *load = QN_LOAD_AUTO;
-    *pack_dense = QN_PACK_AUTO;
-    for (size_t i = 0; flags->pack_dense != NULL && pack_words[i] != NULL; i++) {
-        if (flags->pack_dense == pack_words[i]) { /* the table's own */
-            *pack_dense = (qn_pack_dense)i;
-        }
-    }
-    for (size_t i = 0; flags->load != NULL && i < sizeof load_words / sizeof *load_words; i++) {
-        if (strcmp(flags->load, load_words[i]) == 0) {
-            *load = (qn_load)i;
-            return QN_OK;
-        }
-    }
-    return flags->load == NULL
-               ? QN_OK
-               : qn_fail_field(err, QN_USAGE, "load", "--load: %s: give auto, resident or mapped", flags->load);
+    int place, when;
+    if (!find_word(load_words, flags->load, &place))
+        return qn_fail_field(err, QN_USAGE, "load", "--load: %s: give auto, resident or mapped", flags->load);
+    (void)find_word(pack_words, flags->pack_dense, &when); /* the table has refused others */
+    *load = (qn_load)place;
+    *pack_dense = (qn_pack_dense)when;
+    return QN_OK;
 }
