@@ -285,9 +285,13 @@ static size_t lay_out_call(qn_model_rig *rig, size_t sequences, size_t start, si
     const qn_config *c = qn_model_config(rig->model);
     for (size_t i = 0; i < sequences * rows; i++)
         rig->ids[i] = (int32_t)(next_random(&rig->random) % c->vocab_size);
+    const size_t wanted = logits == QN_RIG_ALL_LOGITS ? rows : logits == QN_RIG_LAST_LOGITS ? 1 : 0;
     for (size_t i = 0; i < sequences; i++) {
-        rig->segment[i] = (qn_segment){
-            .sequence = &rig->sequence[i], .ids = rig->ids + i * rows, .start = start, .count = rows};
+        rig->segment[i] = (qn_segment){.sequence = &rig->sequence[i],
+                                       .ids = rig->ids + i * rows,
+                                       .start = start,
+                                       .count = rows,
+                                       .unwanted = rows - wanted};
     }
     size_t step = logits == QN_RIG_ALL_LOGITS ? 1 : rows, chosen = 0;
     for (size_t row = step - 1; row < sequences * rows && logits != QN_RIG_NO_LOGITS; row += step)

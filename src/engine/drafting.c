@@ -99,7 +99,8 @@ static void follow_pending(qn_engine *engine)
                                                   .next_ids = part->job->tokens + slot->pending_start + 1,
                                                   .hidden = slot->pending,
                                                   .start = slot->pending_start,
-                                                  .count = slot->pending_count};
+                                                  .count = slot->pending_count,
+                                                  .unwanted = slot->pending_count};
         b->listed[count++] = part;
         rows += slot->pending_count;
         slot->pending_count = 0;
@@ -125,7 +126,8 @@ static void follow_prefixes(qn_engine *engine)
                                                   .next_ids = job->tokens + part->start,
                                                   .hidden = qn_kv_block_hidden(engine->blocks, block),
                                                   .start = part->start - 1,
-                                                  .count = 1};
+                                                  .count = 1,
+                                                  .unwanted = 1};
         b->listed[count++] = part;
     }
     run_each(engine, count);
@@ -228,6 +230,7 @@ void qn_follow(qn_engine *engine)
                                                   .hidden = b->hidden + part->first_row * width,
                                                   .start = part->start,
                                                   .count = part->kept,
+                                                  .unwanted = part->kept - (part->wanted > 0),
                                                   .selection = part->wanted > 0 ? &slot->draft_selection : NULL};
         slot->can_draft = part->wanted > 0;
         b->listed[count++] = part;

@@ -30,6 +30,15 @@ static void fail_part(qn_part *part, const qn_error *err)
 
 /* ---- the model ---- */
 
+/* Of a part's first rows, how many are there for what they leave in the caches alone. */
+static size_t count_unwanted(const qn_engine *engine, const qn_part *part)
+{
+    const qn_job *job = part->job;
+    const bool drafts = engine->max_drafts > 0 && !job->without_drafts; /* the MTP layer takes them all */
+    const bool tells_prompt = job->request.has_prompt_logprobs && !part->decodes;
+    return drafts || tells_prompt ? 0 : part->count - part->sampled;
+}
+
 static qn_status forward_parts(qn_engine *engine, const qn_part *parts, size_t count, qn_error *err)
 {
     qn_batch *b = &engine->batch;
@@ -37,7 +46,8 @@ static qn_status forward_parts(qn_engine *engine, const qn_part *parts, size_t c
         b->segments[i] = (qn_segment){.sequence = &parts[i].job->slot->sequence,
                                       .ids = parts[i].job->tokens + parts[i].start,
                                       .start = parts[i].start,
-                                      .count = parts[i].count};
+                                      .count = parts[i].count,
+                                      .unwanted = count_unwanted(engine, &parts[i])};
     }
     uint64_t start = qn_now_us();
     qn_status status = qn_model_forward(engine->model, b->segments, count, b->hidden, NULL, err);

@@ -10,7 +10,7 @@
 enum { ITEMS_PER_THREAD = 3, LEAST_ROWS = 8, LEAST_HEADS = 8 };
 
 typedef struct attention {
-    const qn_step *step;
+    qn_step *step;
     const qn_layer_weights *weights;
     size_t layer;
     qn_packed packed; /* the input of the projections that come next */
@@ -58,7 +58,7 @@ static void project_input(attention *a)
     qn_products_run(step->pool, step->kernels, products, count, step->rows);
 }
 
-static void store_and_norm(void *context, size_t row, size_t worker)
+static void store_keys(void *context, size_t row, size_t worker)
 {
     (void)worker;
     const attention *a = context;
@@ -76,19 +76,39 @@ static void store_and_norm(void *context, size_t row, size_t worker)
     step->kernels->store_row(qn_kv_latent_row(at->sequence, a->layer, at->position + step->first_slot), latent, width);
     if (w->has_indexer)
         qn_indexer_store_key(step, &w->indexer, a->layer, row);
-
-    step->kernels->rms_norm(ws->q_a.rows[row], ws->q_a.rows[row], w->q_a_norm, c->q_lora_rank, step->mla_norm_eps);
-    qn_packed_put(&a->packed, row, ws->q_a.rows[row]);
 }
 
-/* Caches the rows' keys, and computes q and the indexer's q from q_resid. */
+static void norm_query(void *context, size_t row, size_t worker)
+{
+    (void)worker;
+    const attention *a = context;
+    const qn_step *step = a->step;
+    float *q_a = step->ws->q_a.rows[row];
+    step->kernels->rms_norm(q_a, q_a, a->weights->attention.q_a_norm, step->config->q_lora_rank, step->mla_norm_eps);
+    qn_packed_put(&a->packed, row, q_a);
+}
+
+static void store_and_norm(void *context, size_t row, size_t worker)
+{
+    store_keys(context, row, worker);
+    norm_query(context, row, worker);
+}
+
+/* Caches the rows' keys, and computes q and the indexer's q from q_resid of those that go on. */
 static void project_queries(attention *a)
 {
-    const qn_step *step = a->step;
+    qn_step *step = a->step;
     const qn_attention_weights *w = &a->weights->attention;
     qn_workspace *ws = step->ws;
+    const bool drops = qn_step_drops_rows(step);
+    if (drops) {
+        qn_for_rows(step->pool, step->rows, store_keys, a);
+        qn_step_keep_wanted(step);
+        if (step->rows == 0)
+            return;
+    }
     a->packed = pack_into(a, step->config->q_lora_rank, qn_attention_query_dtypes(w));
-    qn_for_rows(step->pool, step->rows, store_and_norm, a);
+    qn_for_rows(step->pool, step->rows, drops ? norm_query : store_and_norm, a);
     qn_product products[2] = {{.w = &w->q_b_proj, .x = qn_packed_rows(&a->packed, &w->q_b_proj), .y = ws->q.rows}};
     size_t count = 1;
     if (w->has_indexer) {
@@ -233,12 +253,14 @@ static void project_output(attention *a)
     qn_products_run(step->pool, step->kernels, &product, 1, step->rows);
 }
 
-void qn_attention(const qn_step *step, const qn_layer_weights *weights, size_t layer)
+void qn_attention(qn_step *step, const qn_layer_weights *weights, size_t layer)
 {
     attention a = {.step = step, .weights = weights, .layer = layer};
     qn_part_mark(step->clock, QN_PART_PROJECTIONS);
     project_input(&a);
     project_queries(&a);
+    if (step->rows == 0)
+        return;
     if (weights->attention.has_indexer)
         qn_indexer_select(step, layer);
     attend_all(&a);

@@ -7,7 +7,7 @@
  *     p = softmax over the selected s of (q_nope W_k . c_s + q_rope . k_r,s) * scale
  *     out = o_proj [per head: W_v sum_s p_s c_s]
  *
- * One form for prompts and decoding. */
+ * One form for prompts and decoding. Of rows that end in this layer only what is cached is computed. */
 #ifndef QN_MODEL_ATTENTION_H
 #define QN_MODEL_ATTENTION_H
 
@@ -15,7 +15,8 @@
 #include "model/weights.h"
 
 /* ws->x is the residual stream. Norms it into ws->h, caches the rows' keys, selects (layers with an indexer) or reuses
- * ws->selection (others), attends and leaves the result of o_proj in ws->branch. */
-void qn_attention(const qn_step *step, const qn_layer_weights *weights, size_t layer);
+ * ws->selection (others), attends and leaves the result of o_proj in ws->branch; of the wanted rows, where
+ * qn_step_drops_rows. */
+void qn_attention(qn_step *step, const qn_layer_weights *weights, size_t layer);
 
 #endif

@@ -3,24 +3,27 @@
 #include "model/parallel.h"
 #include "model/state.h"
 
-qn_status qn_model_add_rows(qn_model *model, const qn_kv_sequence *sequence, const int32_t *ids, size_t start,
-                            size_t count, size_t slots, size_t *rows, qn_error *err)
+qn_status qn_model_add_rows(qn_model *model, const qn_row_list *list, size_t *rows, qn_error *err)
 {
     qn_workspace *ws = &model->workspace;
     size_t vocab = model->config->vocab_size, end;
-    if (count > ws->max_rows - *rows)
+    if (list->count > ws->max_rows - *rows)
         return qn_fail(err, QN_USAGE, "model step: more than %zu rows: compute them in several steps", ws->max_rows);
-    if (__builtin_add_overflow(start, count, &end) || end > ws->max_context_tokens)
-        return qn_fail(err, QN_USAGE, "model step: positions up to %zu + %zu: the model was opened for %zu", start,
-                       count, ws->max_context_tokens);
-    if (sequence->block_count * qn_kv_pool_layout(sequence->pool)->block_tokens < slots)
-        return qn_fail(err, QN_INTERNAL, "model step: %zu cache slots are needed and %zu blocks reserved", slots,
-                       sequence->block_count);
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || (size_t)ids[i] >= vocab)
-            return qn_fail(err, QN_USAGE, "token id %ld: the vocabulary has %zu: use ids below that", (long)ids[i],
-                           vocab);
-        ws->row[(*rows)++] = (qn_row){.sequence = sequence, .position = start + i};
+    if (__builtin_add_overflow(list->start, list->count, &end) || end > ws->max_context_tokens)
+        return qn_fail(err, QN_USAGE, "model step: positions up to %zu + %zu: the model was opened for %zu",
+                       list->start, list->count, ws->max_context_tokens);
+    if (list->sequence->block_count * qn_kv_pool_layout(list->sequence->pool)->block_tokens < list->slots)
+        return qn_fail(err, QN_INTERNAL, "model step: %zu cache slots are needed and %zu blocks reserved", list->slots,
+                       list->sequence->block_count);
+    if (list->unwanted > list->count)
+        return qn_fail(err, QN_INTERNAL, "model step: %zu of %zu rows are not wanted", list->unwanted, list->count);
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->ids[i] < 0 || (size_t)list->ids[i] >= vocab)
+            return qn_fail(err, QN_USAGE, "token id %ld: the vocabulary has %zu: use ids below that",
+                           (long)list->ids[i], vocab);
+        ws->row[*rows] = (qn_row){
+            .sequence = list->sequence, .position = list->start + i, .unwanted = i < list->unwanted, .call_row = *rows};
+        ++*rows;
     }
     return QN_OK;
 }
@@ -62,8 +65,9 @@ static void norm_row(void *context, size_t row, size_t worker)
     (void)worker;
     const final_norm *f = context;
     size_t width = f->model->config->hidden_size;
-    f->model->kernels->rms_norm(f->hidden + row * width, f->model->workspace.x.rows[row], f->model->weights.norm, width,
-                                f->model->config->rms_norm_eps);
+    const qn_workspace *ws = &f->model->workspace;
+    f->model->kernels->rms_norm(f->hidden + ws->row[row].call_row * width, ws->x.rows[row], f->model->weights.norm,
+                                width, f->model->config->rms_norm_eps);
 }
 
 qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t segment_count, float *hidden,
@@ -72,8 +76,13 @@ qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t s
     size_t rows = 0;
     for (size_t s = 0; s < segment_count; s++) {
         const qn_segment *g = &segments[s];
-        qn_status status = qn_model_add_rows(model, g->sequence, g->ids, g->start, g->count, g->start + g->count, &rows,
-                                             err);
+        const qn_row_list list = {.sequence = g->sequence,
+                                  .ids = g->ids,
+                                  .start = g->start,
+                                  .count = g->count,
+                                  .unwanted = g->unwanted,
+                                  .slots = g->start + g->count};
+        qn_status status = qn_model_add_rows(model, &list, &rows, err);
         if (status != QN_OK)
             return status;
     }
@@ -82,14 +91,16 @@ qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t s
     qn_step step = qn_model_step(model, rows, observer);
     qn_layers_begin(&step);
     embed(model, &step, segments, segment_count);
-    for (size_t layer = 0; layer < model->config->num_hidden_layers; layer++) {
-        step.next_layer = layer + 1 < model->config->num_hidden_layers ? &model->weights.layers[layer + 1] : NULL;
+    const size_t layers = model->config->num_hidden_layers;
+    for (size_t layer = 0; layer < layers; layer++) {
+        step.next_layer = layer + 1 < layers ? &model->weights.layers[layer + 1] : NULL;
+        step.is_last = layer + 1 == layers;
         qn_status status = qn_layer_run(&step, &model->weights.layers[layer], layer, err);
         if (status != QN_OK)
             return status;
     }
     final_norm f = {.model = model, .hidden = hidden};
-    qn_for_rows(model->pool, rows, norm_row, &f);
+    qn_for_rows(model->pool, step.rows, norm_row, &f);
     return QN_OK;
 }
 

@@ -47,11 +47,13 @@ static void add_mlp(void *context, size_t row, size_t worker)
     qn_step_check(r->step, row, QN_NONFINITE_MLP, ws->x.rows[row], hidden);
 }
 
-qn_status qn_layer_run(const qn_step *step, const qn_layer_weights *weights, size_t layer, qn_error *err)
+qn_status qn_layer_run(qn_step *step, const qn_layer_weights *weights, size_t layer, qn_error *err)
 {
     residual r = {.step = step, .weights = weights};
     qn_attention(step, weights, layer);
     qn_part_mark(step->clock, QN_PART_REST);
+    if (step->rows == 0)
+        return QN_OK;
     qn_step_observe(step, QN_OBSERVE_ATTENTION, layer, step->ws->branch.data, step->config->hidden_size);
     qn_for_rows(step->pool, step->rows, add_attention_and_norm, &r);
     qn_status status = qn_mlp(step, weights, layer, err);

@@ -76,6 +76,7 @@ typedef struct qn_segment {
     qn_kv_sequence *sequence;
     const int32_t *ids; /* each in [0, vocab_size) */
     size_t start, count;
+    size_t unwanted; /* of its first rows: what their caches need is computed, and no more; 0: all rows are wanted */
 } qn_segment;
 
 /* Sees intermediate values, for goldens and for eval; called on the calling thread, layers in order. Data are [rows,
@@ -107,7 +108,8 @@ typedef struct qn_observer {
     void (*observe_experts)(void *context, size_t layer, const qn_expert_inputs *inputs); /* after ROUTER_MARGIN */
 } qn_observer;
 
-/* hidden [rows, hidden_size]: the output of the final norm, rows of the segments in order. Fails with QN_FAILED, naming
+/* hidden [rows, hidden_size]: the output of the final norm, rows of the segments in order; unwanted ones are left as
+ * they are, or computed all the same if an observer is there, which sees all rows. Fails with QN_FAILED, naming
  * the layer, when a value is not finite, and with QN_RESOURCE or QN_BAD_INPUT when an expert can't be read from the
  * disk. observer may be NULL. */
 qn_status qn_model_forward(qn_model *model, const qn_segment *segments, size_t segment_count, float *hidden,
@@ -131,13 +133,14 @@ typedef struct qn_mtp_segment {
     const int32_t *next_ids;
     const float *hidden;
     size_t start, count;
-    qn_mtp_selection *selection; /* NULL: not wanted. */
+    size_t unwanted;             /* of its first rows, as in qn_segment */
+    qn_mtp_selection *selection; /* NULL: not wanted. Else the last row is wanted too */
     bool reuse_selection;        /* true: use *selection instead of running the indexer (keys are still cached);
                                     false: run it and store the last row's choice in *selection */
 } qn_mtp_segment;
 
 /* out [rows, hidden_size]: after shared_head.norm: what the next draft step takes as hidden, and what
- * qn_model_mtp_logits takes. */
+ * qn_model_mtp_logits takes. Unwanted rows as in qn_model_forward. */
 qn_status qn_model_mtp(qn_model *model, const qn_mtp_segment *segments, size_t segment_count, float *out,
                        const qn_observer *observer, qn_error *err);
 void qn_model_mtp_logits(qn_model *model, const float *const *hidden, size_t rows, float *const *logits);

@@ -65,6 +65,8 @@ static void project_input(const qn_model *model, const qn_step *step)
 /* Rows of a segment that brings its selection. */
 static qn_status keep_selection(qn_workspace *ws, const qn_mtp_segment *g, size_t first_row, size_t topk, qn_error *err)
 {
+    if (g->selection && g->unwanted == g->count && g->count > 0)
+        return qn_fail(err, QN_INTERNAL, "MTP step: a selection is wanted of a row that is not");
     if (!g->reuse_selection || g->count == 0)
         return QN_OK;
     if (!g->selection || g->selection->count == 0)
@@ -88,8 +90,13 @@ static qn_status list_rows(qn_model *model, const qn_mtp_segment *segments, size
     for (size_t s = 0; s < segment_count; s++) {
         const qn_mtp_segment *g = &segments[s];
         size_t first_row = *rows;
-        qn_status status = qn_model_add_rows(model, g->sequence, g->next_ids, g->start, g->count,
-                                             g->start + g->count + 1, rows, err);
+        const qn_row_list list = {.sequence = g->sequence,
+                                  .ids = g->next_ids,
+                                  .start = g->start,
+                                  .count = g->count,
+                                  .unwanted = g->unwanted,
+                                  .slots = g->start + g->count + 1};
+        qn_status status = qn_model_add_rows(model, &list, rows, err);
         if (status == QN_OK)
             status = keep_selection(&model->workspace, g, first_row, model->config->index_topk, err);
         if (status != QN_OK)
@@ -101,13 +108,16 @@ static qn_status list_rows(qn_model *model, const qn_mtp_segment *segments, size
 /* Gives each segment that wants it the choice of its last row. */
 static void store_selections(const qn_model *model, const qn_mtp_segment *segments, size_t segment_count)
 {
-    size_t end = 0;
+    const qn_workspace *ws = &model->workspace;
+    size_t end = 0, row = 0;
     for (size_t s = 0; s < segment_count; s++) {
         const qn_mtp_segment *g = &segments[s];
         end += g->count;
         if (!g->selection || g->reuse_selection || g->count == 0)
             continue;
-        const qn_selection *last = &model->workspace.selection[end - 1];
+        while (ws->row[row].call_row < end - 1)
+            row++;
+        const qn_selection *last = &ws->selection[row];
         g->selection->count = last->count;
         if (last->count > model->config->index_topk)
             continue;
@@ -126,8 +136,9 @@ static void norm_row(void *context, size_t row, size_t worker)
     (void)worker;
     const head_norm *n = context;
     size_t width = n->model->config->hidden_size;
-    n->model->kernels->rms_norm(n->out + row * width, n->model->workspace.x.rows[row], n->model->weights.mtp.head_norm,
-                                width, n->model->config->rms_norm_eps);
+    const qn_workspace *ws = &n->model->workspace;
+    n->model->kernels->rms_norm(n->out + ws->row[row].call_row * width, ws->x.rows[row],
+                                n->model->weights.mtp.head_norm, width, n->model->config->rms_norm_eps);
 }
 
 qn_status qn_model_mtp(qn_model *model, const qn_mtp_segment *segments, size_t segment_count, float *out,
@@ -141,6 +152,7 @@ qn_status qn_model_mtp(qn_model *model, const qn_mtp_segment *segments, size_t s
         return status;
     qn_step step = qn_model_step(model, rows, observer);
     step.first_slot = 1;
+    step.is_last = true;
     qn_layers_begin(&step);
     gather_input(model, &step, segments, segment_count);
     project_input(model, &step);
@@ -149,6 +161,6 @@ qn_status qn_model_mtp(qn_model *model, const qn_mtp_segment *segments, size_t s
         return status;
     store_selections(model, segments, segment_count);
     head_norm n = {.model = model, .out = out};
-    qn_for_rows(model->pool, rows, norm_row, &n);
+    qn_for_rows(model->pool, step.rows, norm_row, &n);
     return QN_OK;
 }

@@ -26,9 +26,16 @@ struct qn_model {
     qn_part_clock *clock; /* of qn_model_time_parts */
 };
 
-/* Checks what a segment says and lists its rows from ws->row[rows] on. `slots`: how many its sequence has to have. */
-qn_status qn_model_add_rows(qn_model *model, const qn_kv_sequence *sequence, const int32_t *ids, size_t start,
-                            size_t count, size_t slots, size_t *rows, qn_error *err);
+/* What a segment of either kind says of its rows. */
+typedef struct qn_row_list {
+    const qn_kv_sequence *sequence;
+    const int32_t *ids;
+    size_t start, count, unwanted;
+    size_t slots; /* how many its sequence has to have */
+} qn_row_list;
+
+/* Checks the list and adds its rows from ws->row[*rows] on. */
+qn_status qn_model_add_rows(qn_model *model, const qn_row_list *list, size_t *rows, qn_error *err);
 
 qn_step qn_model_step(qn_model *model, size_t rows, const qn_observer *observer);
 

@@ -27,6 +27,7 @@ typedef struct qn_step {
     qn_expert_cache *expert_cache; /* NULL: all experts are in memory */
     struct qn_expert_forecast *expert_forecast;
     const qn_layer_weights *next_layer; /* what comes behind the layer that runs; NULL: nothing, or not known */
+    bool is_last;                       /* nothing but the final norm comes behind the layer that runs */
     float mla_norm_eps;
     size_t rows;
     size_t first_slot; /* the slot of position 0: 0, in the MTP layer 1 */
@@ -53,6 +54,13 @@ void qn_step_check(const qn_step *step, size_t row, qn_nonfinite place, const fl
 
 /* QN_OK, or QN_FAILED with the first row's fault. */
 qn_status qn_step_status(const qn_step *step, size_t layer, qn_error *err);
+
+/* In the last layer, whether rows end there whose output is not wanted: not while an observer wants to see all. */
+bool qn_step_drops_rows(const qn_step *step);
+
+/* The step goes on with the wanted rows alone, which take the places of the others: for the last layer's attention,
+ * when all rows are in the caches and before their queries are computed. Rows with a fault stay, to be told of. */
+void qn_step_keep_wanted(qn_step *step);
 
 void qn_step_observe(const qn_step *step, qn_observed what, size_t layer, const void *data, size_t width);
 

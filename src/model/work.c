@@ -4,25 +4,28 @@
 #include "base/size.h"
 #include "model/state.h"
 
-/* Of one layer's attention over all rows of the call. */
-typedef struct key_counts {
+/* Of one layer's attention over those rows of the call that go through it as a whole. */
+typedef struct layer_rows {
+    double rows;
     double attended, attended_rows; /* (row, key) pairs; rows of the cache that are read for them */
     double scored, scored_rows;     /* the same of the indexer */
-} key_counts;
+} layer_rows;
 
-static key_counts count_keys(const qn_model *model, const qn_segment *segments, size_t segment_count)
+static layer_rows count_rows(const qn_model *model, const qn_segment *segments, size_t segment_count, bool wanted_only)
 {
-    key_counts all = {0};
+    layer_rows all = {0};
     for (size_t s = 0; s < segment_count; s++) {
         size_t end = segments[s].start + segments[s].count, attended = 0;
-        for (size_t keys = segments[s].start + 1; keys <= end; keys++) {
+        size_t first = segments[s].start + (wanted_only ? segments[s].unwanted : 0);
+        for (size_t keys = first + 1; keys <= end; keys++) {
             bool chooses = keys > model->workspace.dense_keys;
             attended += chooses ? model->config->index_topk : keys;
             all.scored += chooses ? (double)keys : 0;
         }
+        all.rows += (double)(end - first);
         all.attended += (double)attended;
         all.attended_rows += (double)qn_min_size(attended, end);
-        all.scored_rows += end > model->workspace.dense_keys ? (double)end : 0;
+        all.scored_rows += first < end && end > model->workspace.dense_keys ? (double)end : 0;
     }
     return all;
 }
@@ -45,40 +48,43 @@ static void add_read(qn_part_work *work, const qn_matrix *w, double share)
 static void add_product(qn_part_work *work, const qn_matrix *w, double rows)
 {
     work->flops += 2 * rows * (double)w->rows * (double)w->cols;
-    add_read(work, w, 1);
+    add_read(work, w, rows > 0);
 }
 
 /* kv_b_proj's rows of W_k (for absorbing) or W_v (for expanding), of all heads. */
 static void add_head_rows(qn_part_work *work, const qn_matrix *kv_b, double share, double rows)
 {
     work->flops += 2 * rows * share * (double)kv_b->rows * (double)kv_b->cols;
-    add_read(work, kv_b, share);
+    add_read(work, kv_b, rows > 0 ? share : 0);
 }
 
-static void add_attention(const qn_model *model, const qn_attention_weights *w, const key_counts *keys, double rows,
+/* `cached`: the rows whose keys are computed. */
+static void add_attention(const qn_model *model, const qn_attention_weights *w, const layer_rows *whole, double cached,
                           qn_part_work work[QN_PARTS])
 {
     const qn_config *c = model->config;
     double value_bytes = (double)qn_dtype_bits(model->kernels->kv_dtype) / 8, latent = (double)c->kv_lora_rank;
     double width = latent + (double)c->qk_rope_head_dim, heads = (double)c->num_attention_heads;
     double nope = (double)c->qk_nope_head_dim / (double)(c->qk_nope_head_dim + c->v_head_dim);
-    const qn_matrix *const projections[] = {&w->q_a_proj, &w->kv_a_proj, &w->q_b_proj, &w->o_proj};
-    for (size_t i = 0; i < sizeof projections / sizeof *projections; i++)
-        add_product(&work[QN_PART_PROJECTIONS], projections[i], rows);
-    add_head_rows(&work[QN_PART_ABSORB], &w->kv_b_proj, nope, rows);
-    add_head_rows(&work[QN_PART_EXPAND], &w->kv_b_proj, 1 - nope, rows);
-    work[QN_PART_ATTEND].flops += 2 * keys->attended * heads * (width + latent);
-    add_bytes(&work[QN_PART_ATTEND], keys->attended_rows * width * value_bytes);
+    add_product(&work[QN_PART_PROJECTIONS], &w->q_a_proj, cached);
+    add_product(&work[QN_PART_PROJECTIONS], &w->kv_a_proj, cached);
+    add_product(&work[QN_PART_PROJECTIONS], &w->q_b_proj, whole->rows);
+    add_product(&work[QN_PART_PROJECTIONS], &w->o_proj, whole->rows);
+    add_head_rows(&work[QN_PART_ABSORB], &w->kv_b_proj, nope, whole->rows);
+    add_head_rows(&work[QN_PART_EXPAND], &w->kv_b_proj, 1 - nope, whole->rows);
+    work[QN_PART_ATTEND].flops += 2 * whole->attended * heads * (width + latent);
+    add_bytes(&work[QN_PART_ATTEND], whole->attended_rows * width * value_bytes);
     if (!w->has_indexer)
         return;
     double dim = (double)c->index_head_dim;
-    const qn_matrix *const indexer[] = {&w->indexer.wq_b, &w->indexer.wk, &w->indexer.weights_proj};
-    for (size_t i = 0; i < sizeof indexer / sizeof *indexer; i++)
-        add_product(&work[QN_PART_PROJECTIONS], indexer[i], rows);
-    work[QN_PART_INDEX_SCORES].flops += 2 * keys->scored * (double)c->index_n_heads * dim;
-    add_bytes(&work[QN_PART_INDEX_SCORES], keys->scored_rows * dim * value_bytes);
+    add_product(&work[QN_PART_PROJECTIONS], &w->indexer.wk, cached);
+    add_product(&work[QN_PART_PROJECTIONS], &w->indexer.weights_proj, cached);
+    add_product(&work[QN_PART_PROJECTIONS], &w->indexer.wq_b, whole->rows);
+    work[QN_PART_INDEX_SCORES].flops += 2 * whole->scored * (double)c->index_n_heads * dim;
+    add_bytes(&work[QN_PART_INDEX_SCORES], whole->scored_rows * dim * value_bytes);
 }
 
+/* `experts`: how many of its matrices are read. */
 static void add_mlp(const qn_mlp_weights *w, double rows, double experts, qn_part_work *work)
 {
     if (w->count == 0)
@@ -102,17 +108,17 @@ void qn_model_add_work(const qn_model *model, const qn_segment *segments, size_t
                        size_t logit_rows, qn_part_work work[QN_PARTS])
 {
     const qn_config *c = model->config;
-    const key_counts keys = count_keys(model, segments, segment_count);
-    double rows = 0, sparse = (double)sparse_layers(c);
-    for (size_t s = 0; s < segment_count; s++)
-        rows += (double)segments[s].count;
+    const layer_rows all = count_rows(model, segments, segment_count, false);
+    const layer_rows wanted = count_rows(model, segments, segment_count, true);
+    const double sparse = (double)sparse_layers(c);
     for (size_t i = 0; i < c->num_hidden_layers; i++) {
         const qn_layer_weights *layer = &model->weights.layers[i];
-        add_attention(model, &layer->attention, &keys, rows, work);
-        add_mlp(&layer->dense, rows, 1, &work[layer->is_sparse ? QN_PART_SHARED : QN_PART_DENSE]);
+        const layer_rows *whole = i + 1 < c->num_hidden_layers ? &all : &wanted;
+        add_attention(model, &layer->attention, whole, all.rows, work);
+        add_mlp(&layer->dense, whole->rows, whole->rows > 0, &work[layer->is_sparse ? QN_PART_SHARED : QN_PART_DENSE]);
         if (layer->is_sparse) {
-            add_product(&work[QN_PART_ROUTER], &layer->router, rows);
-            add_mlp(&layer->experts, rows * (double)c->num_experts_per_tok, (double)experts / sparse,
+            add_product(&work[QN_PART_ROUTER], &layer->router, whole->rows);
+            add_mlp(&layer->experts, whole->rows * (double)c->num_experts_per_tok, (double)experts / sparse,
                     &work[QN_PART_EXPERTS]);
         }
     }

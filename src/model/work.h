@@ -1,4 +1,5 @@
-/* What a call has to compute and to read at least, by part: the measure that times are held against. */
+/* What a call has to compute and to read at least, by part: the measure that times are held against. Of rows that are
+ * not wanted (qn_segment) the last layer has to do what their caches need. */
 #ifndef QN_MODEL_WORK_H
 #define QN_MODEL_WORK_H
 

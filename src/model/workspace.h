@@ -39,6 +39,8 @@ typedef struct qn_row {
     const qn_kv_sequence *sequence;
     size_t position;
     bool keeps_selection; /* its selection is the caller's: the indexer leaves it alone */
+    bool unwanted;        /* its output is: it need not go beyond the caches of the last layer */
+    size_t call_row;      /* among the call's rows: where its output goes */
 } qn_row;
 
 typedef struct qn_worker {

@@ -245,15 +245,30 @@ static row_set chunk_rows(const qn_config *c, double first, double last)
                      .scored = choosing > 0 ? (chooser + last + 1) / 2 : 0};
 }
 
+/* Of rows that leave a layer once they are cached: their projections, of those that need them. */
+static void add_cached_rows(const qn_speed *s, double count, bool indexer, qn_step_time *t)
+{
+    const qn_config *c = s->config;
+    double width = (double)(c->q_lora_rank + c->kv_lora_rank + c->qk_rope_head_dim);
+    if (indexer)
+        width += (double)(c->index_head_dim + c->index_n_heads);
+    t->projections += product_time(s, false, width * (double)c->hidden_size, count);
+}
+
 qn_step_time qn_speed_prefill(const qn_speed *s, size_t tokens, size_t chunk)
 {
+    const qn_config *c = s->config;
+    const size_t last_layer = c->num_hidden_layers - 1;
     qn_step_time t = {0};
     for (size_t first = 0; first < tokens; first += chunk) {
         size_t last = qn_min_size(first + chunk, tokens);
-        row_set r = chunk_rows(s->config, (double)first, (double)last);
-        for (size_t layer = 0; layer < s->config->num_hidden_layers; layer++)
-            add_layer(s, &r, s->config->layer_is_sparse[layer], s->config->layer_has_indexer[layer], &t);
+        row_set r = chunk_rows(c, (double)first, (double)last);
+        for (size_t layer = 0; layer < last_layer; layer++)
+            add_layer(s, &r, c->layer_is_sparse[layer], c->layer_has_indexer[layer], &t);
+        add_cached_rows(s, r.count, c->layer_has_indexer[last_layer], &t);
     }
+    const row_set answered = chunk_rows(c, (double)(tokens - 1), (double)tokens);
+    add_layer(s, &answered, c->layer_is_sparse[last_layer], c->layer_has_indexer[last_layer], &t);
     add_head(s, 1, &t);
     return summed(t);
 }

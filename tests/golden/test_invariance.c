@@ -98,9 +98,10 @@ static void must_work(qn_status status, const qn_error *err)
         fail_msg("%s", err->message);
 }
 
-/* A part of one call: `count` right rows of a sequence, then `wrong` ones that are dropped afterwards. */
+/* A part of one call: `count` right rows of a sequence, then `wrong` ones that are dropped afterwards. The first
+ * `unwanted` rows are there for the caches. */
 typedef struct part {
-    size_t sequence, count, wrong;
+    size_t sequence, count, wrong, unwanted;
     int32_t *ids; /* [count + wrong] */
 } part;
 
@@ -128,6 +129,7 @@ static size_t draw_parts(playing *p, const size_t *done, const size_t *limit, si
             drawn.wrong = draw_between(p->draws, 1, MAX_WRONG);
             rows_left -= drawn.wrong;
         }
+        drawn.unwanted = draw_percent(p->draws, 40) ? draw_between(p->draws, 0, drawn.count + drawn.wrong) : 0;
         parts[count++] = drawn;
     }
     for (size_t i = count; i > 1; i--)
@@ -135,6 +137,25 @@ static size_t draw_parts(playing *p, const size_t *done, const size_t *limit, si
     if (count > 1 && draw_percent(p->draws, 30))
         count--;
     return count;
+}
+
+/* Rows that a call is to leave as they are hold this. */
+static const float UNTOUCHED = 12345.0f;
+
+static float *untouched_rows(size_t count, size_t width)
+{
+    float *rows = rig_alloc(count * width, sizeof *rows);
+    for (size_t i = 0; i < count * width; i++)
+        rows[i] = UNTOUCHED;
+    return rows;
+}
+
+static void must_be_untouched(const playing *p, const float *row, size_t width, size_t sequence, size_t position)
+{
+    for (size_t i = 0; i < width; i++)
+        if (row[i] != UNTOUCHED)
+            fail_msg("%s (seed %llu): position %zu of sequence %zu was not wanted and has an output", p->what,
+                     (unsigned long long)p->draws->seed, position, sequence);
 }
 
 static void check_logits(playing *p, const float *const *rows, const float *const *truth, size_t count)
@@ -168,11 +189,14 @@ static bool play_forward(playing *p)
         t->ids = draw_ids(p->draws, t->count + t->wrong, p->r->vocab_size);
         memcpy(t->ids, p->truth[t->sequence].ids + start, t->count * sizeof *t->ids);
         must_work(qn_kv_sequence_reserve(&p->sequence[t->sequence], start + t->count + t->wrong, &err), &err);
-        segments[i] = (qn_segment){
-            .sequence = &p->sequence[t->sequence], .ids = t->ids, .start = start, .count = t->count + t->wrong};
+        segments[i] = (qn_segment){.sequence = &p->sequence[t->sequence],
+                                   .ids = t->ids,
+                                   .start = start,
+                                   .count = t->count + t->wrong,
+                                   .unwanted = t->unwanted};
         rows += t->count + t->wrong;
     }
-    float *hidden = rig_alloc(rows * width, sizeof *hidden);
+    float *hidden = untouched_rows(rows, width);
     const float **chosen = rig_alloc(rows, sizeof *chosen), **expected = rig_alloc(rows, sizeof *expected);
     must_work(qn_model_forward(p->r->model, segments, count, hidden, NULL, &err), &err);
     const float *row = hidden;
@@ -181,6 +205,10 @@ static bool play_forward(playing *p)
         const sequence_truth *truth = &p->truth[t->sequence];
         for (size_t k = 0; k < t->count; k++, row += width) {
             size_t position = p->done[t->sequence] + k;
+            if (k < t->unwanted) {
+                must_be_untouched(p, row, width, t->sequence, position);
+                continue;
+            }
             must_equal(p, "hidden state", row, truth->hidden + position * width, width, t->sequence, position);
             if (draw_percent(p->draws, 30)) {
                 chosen[picked] = row;
@@ -235,9 +263,11 @@ static bool play_mtp(playing *p)
     size_t count = draw_parts(p, p->mtp_done, p->done, 0, parts);
     qn_error err;
     for (size_t i = 0; i < count; i++) {
-        const part *t = &parts[i];
+        part *t = &parts[i];
         const sequence_truth *truth = &p->truth[t->sequence];
         size_t start = p->mtp_done[t->sequence];
+        if (t->unwanted == t->count)
+            t->unwanted--; /* the selection is the last row's */
         selections[i] = (qn_mtp_selection){.positions = rig_alloc(topk, sizeof(int32_t))};
         must_work(qn_kv_sequence_reserve(&p->sequence[t->sequence], start + t->count + 1, &err), &err);
         segments[i] = (qn_mtp_segment){.sequence = &p->sequence[t->sequence],
@@ -245,19 +275,24 @@ static bool play_mtp(playing *p)
                                        .hidden = truth->hidden + start * width,
                                        .start = start,
                                        .count = t->count,
+                                       .unwanted = t->unwanted,
                                        .selection = &selections[i]};
         rows += t->count;
     }
     if (count == 0)
         return false;
-    float *out = rig_alloc(rows * width, sizeof *out);
+    float *out = untouched_rows(rows, width);
     must_work(qn_model_mtp(p->r->model, segments, count, out, NULL, &err), &err);
     const float *row = out;
     for (size_t i = 0; i < count; i++) {
         size_t s = parts[i].sequence;
-        for (size_t k = 0; k < parts[i].count; k++, row += width)
-            must_equal(p, "MTP output", row, p->truth[s].mtp + (p->mtp_done[s] + k) * width, width, s,
-                       p->mtp_done[s] + k);
+        for (size_t k = 0; k < parts[i].count; k++, row += width) {
+            size_t position = p->mtp_done[s] + k;
+            if (k < parts[i].unwanted)
+                must_be_untouched(p, row, width, s, position);
+            else
+                must_equal(p, "MTP output", row, p->truth[s].mtp + position * width, width, s, position);
+        }
         p->mtp_done[s] += parts[i].count;
         if (draw_percent(p->draws, 30))
             play_chain(p, s, row - width, &selections[i]);

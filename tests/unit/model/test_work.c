@@ -102,11 +102,44 @@ static void bytes_are_the_weights(void **state)
     assert_true(head == 2 * 2 * (double)(c->vocab_size * c->hidden_size) && work[QN_PART_HEAD].flops == 2 * head);
 }
 
+/* Rows whose output nobody wants cost the last layer their keys and no more, and read nothing that only others need. */
+static void unwanted_rows_leave_the_last_layer_early(void **state)
+{
+    const fixture *f = *state;
+    const qn_config *c = f->config;
+    const size_t last = c->num_hidden_layers - 1;
+    assert_true(c->layer_is_sparse[last] && ROWS <= c->index_topk);
+    double hidden = (double)c->hidden_size, heads = (double)c->num_attention_heads;
+    double latent = (double)c->kv_lora_rank, rope = (double)c->qk_rope_head_dim, q_rank = (double)c->q_lora_rank;
+    double nope = (double)c->qk_nope_head_dim, value = (double)c->v_head_dim, rows = ROWS;
+    double inner = (double)c->moe_intermediate_size;
+    double index = c->layer_has_indexer[last] ? (double)(c->index_n_heads * c->index_head_dim) : 0;
+    const double spared[QN_PARTS] = {
+        [QN_PART_PROJECTIONS] = rows * (q_rank * (heads * (nope + rope) + index) + heads * value * hidden),
+        [QN_PART_ABSORB] = rows * heads * nope * latent,
+        [QN_PART_EXPAND] = rows * heads * value * latent,
+        [QN_PART_ATTEND] = rows * (rows + 1) / 2 * heads * (2 * latent + rope),
+        [QN_PART_ROUTER] = rows * hidden * (double)c->n_routed_experts,
+        [QN_PART_SHARED] = rows * 3 * hidden * inner * (double)c->n_shared_experts,
+        [QN_PART_EXPERTS] = rows * 3 * hidden * inner * (double)c->num_experts_per_tok,
+    };
+    const qn_segment all = {.count = ROWS}, none = {.count = ROWS, .unwanted = ROWS};
+    qn_part_work whole[QN_PARTS] = {0}, short_of[QN_PARTS] = {0};
+    qn_model_add_work(f->model, &all, 1, 0, 0, whole);
+    qn_model_add_work(f->model, &none, 1, 0, 0, short_of);
+    for (qn_model_part p = 0; p < QN_PARTS; p++) {
+        assert_true(whole[p].flops - short_of[p].flops == 2 * spared[p]);
+        assert_true(spared[p] == 0 || p == QN_PART_EXPERTS ? whole[p].bytes == short_of[p].bytes
+                                                           : whole[p].bytes > short_of[p].bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keys_at_the_boundary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bytes_are_the_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unwanted_rows_leave_the_last_layer_early, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

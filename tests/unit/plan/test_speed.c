@@ -106,10 +106,12 @@ static void a_prompt_is_the_sum_of_its_chunks(void **state)
     qn_step_time whole = qn_speed_prefill(&speed, 8192, 512), head = qn_speed_prefill(&speed, 4096, 512);
     assert_true(whole.total > 2 * head.total);
     assert_true(near(whole.head, head.head));
-    assert_true(near(whole.shared, 2 * head.shared));
-    /* keys: positions below 2048 attend to those before them and to themselves, later ones to 2048 */
-    double keys = 2048 * 2049 / 2.0 + (8192 - 2048) * 2048.0;
-    assert_true(near(whole.attention, 78 * keys * 64 * 2 * 1088 / 10e9));
+    qn_step_time longer = qn_speed_prefill(&speed, 12288, 512);
+    assert_true(near(longer.shared - whole.shared, whole.shared - head.shared));
+    /* keys: positions below 2048 attend to those before them and to themselves, later ones to 2048; in the last layer
+     * the last one alone */
+    double keys = 77 * (2048 * 2049 / 2.0 + (8192 - 2048) * 2048.0) + 2048;
+    assert_true(near(whole.attention, keys * 64 * 2 * 1088 / 10e9));
     /* scores: positions from 2048 on look at all before them */
     double scores = (8192 - 2048) * (2049 + 8192) / 2.0;
     assert_true(near(whole.indexer, 21 * (scores * 32 * 128 * 2 / 10e9 + scores / 2e18)));
