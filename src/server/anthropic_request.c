@@ -131,7 +131,8 @@ static qn_status read_thinking(qn_anthropic_request *r, bool counting, qn_error 
         return qn_fail_field(err, QN_USAGE, "thinking",
                              "thinking: send {\"type\": ...} with enabled, adaptive or disabled");
     }
-    qn_fields_check(thinking, thinking_fields, sizeof thinking_fields / sizeof thinking_fields[0], &r->unknown, err);
+    qn_members_check(thinking, "thinking", thinking_fields, sizeof thinking_fields / sizeof thinking_fields[0],
+                     &r->unknown, err);
     const char *display = NULL;
     qn_error inner;
     if (qn_field_string(thinking, "display", &display, &inner) != QN_OK) {
@@ -156,7 +157,8 @@ static qn_status read_output_config(qn_anthropic_request *r, qn_error *err)
         return qn_fail_field(err, QN_USAGE, "output_config", "output_config: %s given: send an object",
                              qn_json_type_name(config));
     }
-    qn_fields_check(config, config_fields, sizeof config_fields / sizeof config_fields[0], &r->unknown, err);
+    qn_members_check(config, "output_config", config_fields, sizeof config_fields / sizeof config_fields[0],
+                     &r->unknown, err);
     qn_status status = qn_format_read(qn_field_get(config, "format"), "output_config.format", false, &r->form, err);
     if (status != QN_OK) {
         return status;

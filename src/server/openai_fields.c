@@ -43,7 +43,8 @@ qn_status qn_openai_read_streaming(const json_t *document, qn_openai_streaming *
                              qn_json_type_name(options));
     }
     qn_error inner;
-    status = qn_fields_check(options, option_fields, sizeof option_fields / sizeof option_fields[0], unknown, &inner);
+    status = qn_members_check(options, "stream_options", option_fields, sizeof option_fields / sizeof option_fields[0],
+                              unknown, &inner);
     if (status == QN_OK) {
         status = qn_field_boolean(options, "include_usage", &out->include_usage, &inner);
     }

@@ -27,6 +27,7 @@ static const qn_field *find_in_table(const qn_field_table *table, const char *na
 static void add_unknown(qn_unknown_fields *unknown, const char *name)
 {
     if (unknown->count < QN_UNKNOWN_FIELDS_MAX) {
+        unknown->within[unknown->count] = NULL;
         unknown->names[unknown->count++] = name;
     }
     unknown->total++;
@@ -101,6 +102,17 @@ qn_status qn_fields_check(const json_t *object, const qn_field *fields, size_t c
                           qn_error *err)
 {
     return qn_field_table_check(object, &(qn_field_table){.fields = fields, .count = count}, unknown, err);
+}
+
+qn_status qn_members_check(const json_t *object, const char *within, const qn_field *fields, size_t count,
+                           qn_unknown_fields *unknown, qn_error *err)
+{
+    size_t before = unknown->count;
+    qn_status status = qn_fields_check(object, fields, count, unknown, err);
+    for (size_t i = before; i < unknown->count; i++) {
+        unknown->within[i] = within;
+    }
+    return status;
 }
 
 const json_t *qn_field_get(const json_t *object, const char *name)

@@ -35,6 +35,7 @@ enum { QN_UNKNOWN_FIELDS_MAX = 8 };
 /* Names of fields that no table knows; they point into the checked object. More than fit are counted only. */
 typedef struct qn_unknown_fields {
     const char *names[QN_UNKNOWN_FIELDS_MAX];
+    const char *within[QN_UNKNOWN_FIELDS_MAX]; /* the field whose members they are; NULL: they are the body's own */
     size_t count, total;
 } qn_unknown_fields;
 
@@ -42,7 +43,11 @@ typedef struct qn_unknown_fields {
 qn_status qn_fields_check(const json_t *object, const qn_field *fields, size_t count, qn_unknown_fields *unknown,
                           qn_error *err);
 
-/* The same of a table. */
+/* The same of an object that is the value of field `within`, a name that outlives `unknown`. */
+qn_status qn_members_check(const json_t *object, const char *within, const qn_field *fields, size_t count,
+                           qn_unknown_fields *unknown, qn_error *err);
+
+/* The same as qn_fields_check of a table. */
 qn_status qn_field_table_check(const json_t *object, const qn_field_table *table, qn_unknown_fields *unknown,
                                qn_error *err);
 

@@ -105,7 +105,7 @@ static qn_status read_streaming(qn_responses_request *r, const qn_chat_defaults 
     if (status == QN_OK) {
         status = want_object(options, "stream_options", err);
     }
-    return status == QN_OK ? qn_fields_check(options, option_fields, 1, &r->unknown, err) : status;
+    return status == QN_OK ? qn_members_check(options, "stream_options", option_fields, 1, &r->unknown, err) : status;
 }
 
 /* Of what can be included, only logprobs would be there. */
@@ -137,7 +137,7 @@ static qn_status read_text(qn_responses_request *r, const qn_chat_defaults *defa
     if (want_object(text, "text", err) != QN_OK) {
         return err->status;
     }
-    if (qn_fields_check(text, text_fields, 2, &r->unknown, &inner) != QN_OK) {
+    if (qn_members_check(text, "text", text_fields, 2, &r->unknown, &inner) != QN_OK) {
         return qn_fail_field(err, QN_USAGE, "text", "text.%s", inner.message);
     }
     qn_status status = qn_format_read(qn_field_get(text, "format"), "text.format", false, &r->form, err);
@@ -169,7 +169,7 @@ static qn_status read_reasoning(qn_responses_request *r, const qn_chat_defaults 
         return err->status;
     }
     qn_error inner;
-    if (qn_fields_check(reasoning, reasoning_fields, 3, &r->unknown, &inner) != QN_OK) {
+    if (qn_members_check(reasoning, "reasoning", reasoning_fields, 3, &r->unknown, &inner) != QN_OK) {
         return qn_fail_field(err, QN_USAGE, "reasoning", "reasoning.%s", inner.message);
     }
     const json_t *effort = qn_field_get(reasoning, "effort");

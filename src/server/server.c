@@ -96,10 +96,11 @@ static bool first_report(qn_server *server, const char *name)
     return true;
 }
 
-static void report_once(qn_server *server, const char *prefix, const char *name, const char *reason)
+/* within: the field whose member it is, or NULL. */
+static void report_once(qn_server *server, const char *prefix, const char *within, const char *name, const char *reason)
 {
     char field[REPORTED_BYTES];
-    snprintf(field, sizeof field, "%s%s", prefix, name);
+    snprintf(field, sizeof field, "%s%s%s%s", prefix, within != NULL ? within : "", within != NULL ? "." : "", name);
     pthread_mutex_lock(&server->mutex);
     bool first = first_report(server, field);
     bool last = server->reported_count == QN_SERVER_REPORTED_MAX;
@@ -112,7 +113,7 @@ static void report_once(qn_server *server, const char *prefix, const char *name,
 
 void qn_server_report(qn_server *server, const char *field, const char *reason)
 {
-    report_once(server, "", field, reason);
+    report_once(server, "", NULL, field, reason);
 }
 
 unsigned qn_server_retry_after_s(const qn_server *server)
@@ -124,7 +125,7 @@ unsigned qn_server_retry_after_s(const qn_server *server)
 void qn_server_report_fields(qn_server *server, const char *prefix, const qn_unknown_fields *fields)
 {
     for (size_t i = 0; i < fields->count; i++) {
-        report_once(server, prefix, fields->names[i], "unknown field");
+        report_once(server, prefix, fields->within[i], fields->names[i], "unknown field");
     }
 }
 
@@ -136,7 +137,7 @@ void qn_server_report_unread(qn_server *server, const json_t *template_kwargs)
     json_object_foreach((json_t *)(uintptr_t)template_kwargs, name, value)
     {
         if (!qn_chat_reads(chat, name)) {
-            report_once(server, "chat_template_kwargs.", name, "the chat template never reads it");
+            report_once(server, "", "chat_template_kwargs", name, "the chat template never reads it");
         }
     }
 }

@@ -172,7 +172,7 @@ qn_status qn_template_thinking_read(const json_t *document, qn_template_kwargs *
         return qn_fail_field(err, QN_USAGE, "thinking",
                              "thinking.budget_tokens: not in this API: send thinking_token_budget");
     }
-    qn_status status = qn_fields_check(thinking, members, sizeof members / sizeof *members, unknown, err);
+    qn_status status = qn_members_check(thinking, "thinking", members, sizeof members / sizeof *members, unknown, err);
     if (status == QN_OK) {
         status = read_type(thinking, kwargs, err);
     }

@@ -200,8 +200,10 @@ def test_unknown_fields_are_told_once_and_texts_never(start_server):
     answer(server, {"messages": [{"role": "user", "content": "4711-sesame", "odd": 1}], "max_tokens": 4})
     for _ in range(2):
         answer(server, chat(max_tokens=1, chat_template_kwargs={"never_read": 1}))
-    for name in ("frobnicate", "chat_template_kwargs.never_read"):
-        lines = [line for line in server.stderr if name in line]
+    answer(server, chat(max_tokens=1, thinking={"type": "enabled", "of_it": 1}))
+    server.post(CHAT, chat(max_tokens=1, stream=True, stream_options={"of_these": 1}))
+    for name in ("frobnicate", "chat_template_kwargs.never_read", "thinking.of_it", "stream_options.of_these"):
+        lines = [line for line in server.stderr if f" {name}: " in line]
         assert len(lines) == 1, server.stderr
     assert len([line for line in server.stderr if "messages[].odd" in line]) == 1
     assert "sesame" not in server.stderr_text()

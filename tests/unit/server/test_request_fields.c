@@ -91,6 +91,25 @@ static void test_unknown_names_are_bounded(void **state)
     json_decref(value);
 }
 
+static void test_members_are_told_from_fields(void **state)
+{
+    (void)state;
+    json_t *body = object("{\"a\":1}"), *member = object("{\"b\":1,\"c\":1}");
+    qn_unknown_fields unknown = {0};
+    qn_error err;
+    assert_int_equal(qn_fields_check(body, fields, 1, &unknown, &err), QN_OK);
+    assert_int_equal(qn_members_check(member, "of", fields, 1, &unknown, &err), QN_OK);
+    assert_int_equal(qn_fields_check(body, fields, 1, &unknown, &err), QN_OK);
+    assert_int_equal(unknown.count, 4);
+    assert_null(unknown.within[0]);
+    assert_string_equal(unknown.within[1], "of");
+    assert_string_equal(unknown.names[1], "b");
+    assert_string_equal(unknown.within[2], "of");
+    assert_null(unknown.within[3]);
+    json_decref(member);
+    json_decref(body);
+}
+
 static void test_readers(void **state)
 {
     (void)state;
@@ -136,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_neutral_values),
                                        cmocka_unit_test(test_unknown_names_are_bounded),
+                                       cmocka_unit_test(test_members_are_told_from_fields),
                                        cmocka_unit_test(test_readers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
