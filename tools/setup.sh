@@ -8,7 +8,7 @@ set -euo pipefail
 build_packages=(
     gcc libc6-dev cmake ninja-build pkg-config
     libjansson-dev libpcre2-dev libutf8proc-dev libmicrohttpd-dev libgnutls28-dev libedit-dev libxxhash-dev
-    libcurl4-openssl-dev liburing-dev
+    libcurl4-openssl-dev liburing-dev libhwloc-dev
     libcmocka-dev # the build files declare the tests even where only the program is built
     libsimde-dev
 )

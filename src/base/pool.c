@@ -286,6 +286,15 @@ qn_status qn_pool_new(size_t threads, qn_pool **out, qn_error *err)
     return QN_OK;
 }
 
+void qn_pool_bind(qn_pool *pool, const qn_cpu_binding *binding)
+{
+    size_t bound = 1;
+    while (bound < pool->threads && qn_cpu_binding_bind(binding, bound, pool->workers[bound].thread))
+        bound++;
+    for (size_t i = 1; bound < pool->threads && i < bound; i++)
+        qn_cpu_binding_release(binding, pool->workers[i].thread);
+}
+
 void qn_pool_free(qn_pool *pool)
 {
     if (!pool)

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cpu_binding.h"
 #include "base/error.h"
 
 typedef struct qn_pool qn_pool;
@@ -26,6 +27,11 @@ size_t qn_cpu_count(void);
 qn_status qn_pool_new(size_t threads, qn_pool **out, qn_error *err);
 void qn_pool_free(qn_pool *pool); /* NULL is fine; joins the threads */
 size_t qn_pool_threads(const qn_pool *pool);
+
+/* Binds the pool's own threads, workers 1 and up, as `binding` has it, which is of as many threads. Where the system
+ * refuses, a line says so and none of them is bound. The caller's thread is left as it is: what it binds itself for is
+ * its own affair (qn_cpu_binding_bind with worker 0). */
+void qn_pool_bind(qn_pool *pool, const qn_cpu_binding *binding);
 
 /* Runs body(context, item, worker) for item 0..items-1; worker < qn_pool_threads. */
 typedef void (*qn_pool_body)(void *context, size_t item, size_t worker);

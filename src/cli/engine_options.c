@@ -17,6 +17,12 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .help = "threads that compute (default: all CPUs, or what a CPU quota pays for)",
          .min = 1,
          .max = QN_POOL_MAX_THREADS},
+        {.name = "cpu-binding",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->cpu_binding,
+         .value_name = "CPUS",
+         .help = "binds the threads that compute to CPUs: \"auto\", a core each; a list such as 0-3,8, a CPU each; for "
+                 "a machine that does nothing else (default: none)"},
     };
     const qn_option model[] = {
         {.name = "max-model-len",
@@ -141,6 +147,7 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
     *out = (qn_engine_options){.model_dir = table->argument[0],
                                .chat_template = flags->chat_template,
                                .threads = flags->threads,
+                               .cpu_binding = flags->cpu_binding,
                                .max_model_len = flags->max_model_len,
                                .max_num_batched_tokens = flags->max_num_batched_tokens,
                                .block_size = flags->block_size,

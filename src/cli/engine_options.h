@@ -13,7 +13,7 @@ typedef struct qn_engine_flags {
     size_t threads, max_model_len, max_num_batched_tokens, block_size, dsa_dense_below, expert_cache;
     double mla_norm_eps;
     json_t *speculative_config, *override_generation_config, *default_chat_template_kwargs;
-    const char *chat_template;
+    const char *chat_template, *cpu_binding;
     qn_load_flags load;
     bool trust_content_tokens;
 } qn_engine_flags;

@@ -20,6 +20,7 @@ static const char mapped[] = "--load tells whether weights are mapped: leave it 
 static const char bf16_cache[] = "the KV cache is BF16: leave it out";
 static const char always[] = "it is always so: leave it out";
 static const char of_requests[] = "requests to quern serve say it: see docs/api.md";
+static const char strict[] = "--cpu-binding gives each thread a CPU of its own: leave it out";
 static const char of_checkpoint[] = "the checkpoint tells it: leave it out";
 
 static const other_name names[] = {
@@ -36,6 +37,16 @@ static const other_name names[] = {
     {"-t", "threads", NULL},
     {"-tb", "threads", NULL},
     {"--threads-batch", "threads", NULL},
+    {"-C", "cpu-binding", NULL},
+    {"--cpu-mask", "cpu-binding", NULL},
+    {"-Cr", "cpu-binding", NULL},
+    {"--cpu-range", "cpu-binding", NULL},
+    {"-Cb", "cpu-binding", NULL},
+    {"--cpu-mask-batch", "cpu-binding", NULL},
+    {"-Crb", "cpu-binding", NULL},
+    {"--cpu-range-batch", "cpu-binding", NULL},
+    {"--cpu-strict", NULL, strict},
+    {"--cpu-strict-batch", NULL, strict},
     {"-n", "max-tokens", of_requests},
     {"--predict", "max-tokens", of_requests},
     {"--n-predict", "max-tokens", of_requests},

@@ -153,11 +153,12 @@ static qn_status open_model(qn_engine *engine, const qn_engine_options *options,
 {
     qn_status status = qn_kernels_from_environment(&engine->kernels, err);
     if (status == QN_OK) {
-        status = qn_pool_new(options->threads, &engine->pool, err);
+        status = qn_pool_new(qn_cpu_binding_threads(engine->binding), &engine->pool, err);
     }
     if (status != QN_OK) {
         return status;
     }
+    qn_pool_bind(engine->pool, engine->binding);
     qn_model_options model = {.expert_cache_bytes = options->expert_cache_bytes,
                               .kernels = engine->kernels,
                               .pool = engine->pool,
@@ -210,7 +211,10 @@ static void take_limits(qn_engine *engine, const qn_engine_options *options)
 
 static qn_status open_parts(qn_engine *engine, const qn_engine_options *options, qn_error *err)
 {
-    qn_status status = qn_checkpoint_open(options->model_dir, &engine->checkpoint, err);
+    qn_status status = qn_cpu_binding_new(options->cpu_binding, options->threads, &engine->binding, err);
+    if (status == QN_OK) {
+        status = qn_checkpoint_open(options->model_dir, &engine->checkpoint, err);
+    }
     if (status != QN_OK) {
         return status;
     }
@@ -300,6 +304,7 @@ void qn_engine_close(qn_engine *engine)
     qn_tokenizer_free(engine->tokenizer);
     qn_checkpoint_close(engine->checkpoint);
     qn_pool_free(engine->pool);
+    qn_cpu_binding_free(engine->binding);
     qn_metrics_free(engine->metrics);
     pthread_cond_destroy(&engine->wake);
     pthread_cond_destroy(&engine->quiet);

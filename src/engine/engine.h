@@ -31,7 +31,8 @@ enum { QN_ENGINE_MAX_ROWS = 65536 };
 typedef struct qn_engine_options {
     const char *model_dir;
     const char *chat_template; /* file; NULL: the checkpoint's own */
-    size_t threads;            /* 0: all CPUs */
+    size_t threads;            /* 0: all CPUs, or those of cpu_binding */
+    const char *cpu_binding;   /* base/cpu_binding.h; NULL: "none" */
     qn_load load;
     qn_pack_dense pack_dense;
     bool load_in_background;       /* open does not wait for resident weights: requests use the mapping meanwhile */

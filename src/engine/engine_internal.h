@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cpu_binding.h"
 #include "base/hash.h"
 #include "base/pool.h"
 #include "engine/batch.h"
@@ -35,6 +36,7 @@ struct qn_slot {
 };
 
 struct qn_engine {
+    qn_cpu_binding *binding; /* of the pool's threads and the engine's own, which is the pool's thread 0 */
     qn_pool *pool;
     const qn_kernels *kernels;
     qn_checkpoint *checkpoint;
@@ -99,7 +101,8 @@ void qn_loop_wake(qn_engine *engine);
 /* Ends the thread and every job. */
 void qn_loop_stop(qn_engine *engine);
 
-/* Measuring commands compute on the caller's thread: begin waits until no request is left and keeps new ones out. */
+/* Measuring commands compute on the caller's thread: begin waits until no request is left and keeps new ones out. Until
+ * the end that thread is bound like the engine's own, which sleeps. */
 qn_status qn_measuring_begin(qn_engine *engine, qn_error *err);
 void qn_measuring_end(qn_engine *engine);
 
