@@ -1,6 +1,7 @@
 /* Samples are kept as they come, point by point, and made into statistics at the end. */
 #include "bench/model_speed.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -8,6 +9,7 @@
 #include "base/progress.h"
 #include "base/size.h"
 #include "base/system_memory.h"
+#include "bench/expert_disk.h"
 #include "bench/model_rig.h"
 #include "bench/yardstick.h"
 
@@ -27,10 +29,11 @@ typedef struct point_series {
     double experts;
     qn_pool_figures pool;
     double cache_needed, cache_hits, disk_bytes, disk_wait_ns;
+    series disk_seconds, memory_seconds;
 } point_series;
 
 typedef struct limit_series { /* a sample for each of each point's */
-    double *small, *huge, *peak;
+    double *small, *huge, *peak, *disk;
     size_t count;
 } limit_series;
 
@@ -39,6 +42,7 @@ typedef struct bench {
     qn_model_speed *out;
     qn_checkpoint *checkpoint;
     qn_model_rig *rig;
+    qn_expert_disk *disk;                      /* NULL: all experts are in memory */
     qn_speed_point point[QN_SPEED_MAX_POINTS]; /* those that are measured */
     size_t point_count;
     qn_yardstick yardstick;
@@ -98,7 +102,10 @@ static qn_status open_rig(bench *b, qn_error *err)
     }
     rig.logit_rows = o->kind == QN_SPEED_DECODE ? rig.max_rows : 1;
     b->out->max_rows = rig.max_rows;
-    return qn_model_rig_open(&rig, &b->rig, err);
+    status = qn_model_rig_open(&rig, &b->rig, err);
+    if (status == QN_OK && o->expert_cache_bytes > 0)
+        status = qn_expert_disk_open(b->checkpoint, o->seed, &b->disk, err);
+    return status;
 }
 
 static qn_status open_series(bench *b, qn_error *err)
@@ -109,7 +116,8 @@ static qn_status open_series(bench *b, qn_error *err)
     b->limits.small = qn_alloc(samples, sizeof(double));
     b->limits.huge = qn_alloc(samples, sizeof(double));
     b->limits.peak = qn_alloc(samples, sizeof(double));
-    if (!b->points || !b->limits.small || !b->limits.huge || !b->limits.peak)
+    b->limits.disk = qn_alloc(samples, sizeof(double));
+    if (!b->points || !b->limits.small || !b->limits.huge || !b->limits.peak || !b->limits.disk)
         return qn_fail_memory(err, "samples of the bench", b->point_count * sizeof *b->points);
     return QN_OK;
 }
@@ -189,13 +197,20 @@ static cache_counts count_cache(const bench *b)
                           .waited_ns = (double)f->waited_ns};
 }
 
-static void note_cache(bench *b, point_series *s, const cache_counts *before)
+/* Of a sample that took `seconds`, and whose counts began at `before`: how does that compare with the disk? */
+static qn_status note_cache(bench *b, point_series *s, const cache_counts *before, double seconds, qn_error *err)
 {
     const cache_counts now = count_cache(b);
+    double gbps = 0, bytes = now.bytes - before->bytes, waited_ns = now.waited_ns - before->waited_ns;
     s->cache_hits += now.hits - before->hits;
     s->cache_needed += now.needed - before->needed;
-    s->disk_bytes += now.bytes - before->bytes;
-    s->disk_wait_ns += now.waited_ns - before->waited_ns;
+    s->disk_bytes += bytes;
+    s->disk_wait_ns += waited_ns;
+    qn_status status = b->disk ? qn_expert_disk_sample(b->disk, &gbps, err) : QN_OK;
+    b->limits.disk[b->limits.count - 1] = gbps;
+    note(&s->disk_seconds, gbps > 0 ? bytes / gbps / 1e9 : 0);
+    note(&s->memory_seconds, seconds - waited_ns / 1e9);
+    return status;
 }
 
 static void warn_of_memory(const bench *b)
@@ -227,7 +242,7 @@ static qn_status measure_point(bench *b, size_t i, bool counts, qn_error *err)
     if (status == QN_OK && counts) {
         const qn_limits limits = mean(before, qn_yardstick_sample(&b->yardstick, kernels));
         note_sample(b, &b->points[i], &times, &limits);
-        note_cache(b, &b->points[i], &counted);
+        status = note_cache(b, &b->points[i], &counted, times.seconds, err);
     }
     return status;
 }
@@ -339,6 +354,9 @@ static void summarise_point(const bench *b, size_t i)
     out->cache_hits = s->cache_hits / samples;
     out->disk_bytes = s->disk_bytes / samples;
     out->disk_wait_ms = s->disk_wait_ns / samples / 1e6;
+    out->disk_ms = scaled(&s->disk_seconds, 1e3);
+    out->memory_ms = scaled(&s->memory_seconds, 1e3);
+    out->over_longer = out->ms.median / fmax(out->disk_ms.median, out->memory_ms.median);
     if (b->out->sparse_layers > 0)
         out->experts = s->experts / samples / (double)(b->out->sparse_layers * out->steps);
 }
@@ -369,6 +387,7 @@ static void summarise(bench *b)
     out->read_small = qn_statistic_of(b->limits.small, b->limits.count);
     out->read_huge = qn_statistic_of(b->limits.huge, b->limits.count);
     out->peak = qn_statistic_of(b->limits.peak, b->limits.count);
+    out->disk = qn_statistic_of(b->limits.disk, b->limits.count);
     out->point_count = b->point_count;
     for (size_t i = 0; i < b->point_count; i++)
         summarise_point(b, i);
@@ -396,6 +415,8 @@ qn_status qn_model_speed_measure(const qn_model_speed_options *options, qn_model
     qn_free(b.limits.small);
     qn_free(b.limits.huge);
     qn_free(b.limits.peak);
+    qn_free(b.limits.disk);
+    qn_expert_disk_close(b.disk);
     qn_yardstick_close(&b.yardstick);
     qn_model_rig_close(b.rig);
     qn_checkpoint_close(b.checkpoint);

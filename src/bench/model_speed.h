@@ -72,6 +72,10 @@ typedef struct qn_point_speed {
     /* of the expert cache, in the mean of a sample: experts needed, those of them that were there, bytes read from the
      * disk, milliseconds waited for them */
     double cache_needed, cache_hits, disk_bytes, disk_wait_ms;
+    /* what the disk takes for those bytes, at the rate measured right behind; what the sample takes without waiting;
+     * and how many times the longer of the two (medians) the whole is */
+    qn_statistic disk_ms, memory_ms;
+    double over_longer;
 } qn_point_speed;
 
 typedef struct qn_model_speed {
@@ -82,6 +86,7 @@ typedef struct qn_model_speed {
     size_t expert_room, experts;                    /* of an expert cache, and of the model; 0: there is none */
     bool resident, packed;              /* the weights: in 2 MiB pages, else in 4 KiB pages; dense ones in 12 bits */
     bool bf16_peak;                     /* the peak is of BF16 dot products, else of float32 FMA */
+    qn_statistic disk;                  /* GB/s at random places, with an expert cache */
     qn_statistic read_small, read_huge; /* GB/s from 4 KiB and 2 MiB pages */
     qn_statistic peak;                  /* GFLOP/s, of the instruction that the kernels use */
     qn_point_speed point[QN_SPEED_MAX_POINTS];

@@ -43,8 +43,9 @@ static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
         &failed);
     if (speed->experts > 0)
         set(out, "expert_cache",
-            json_pack("{s:f, s:f, s:f, s:f}", "needed", p->cache_needed, "hits", p->cache_hits, "read_bytes",
-                      p->disk_bytes, "wait_ms", p->disk_wait_ms),
+            json_pack("{s:f, s:f, s:f, s:f, s:o, s:o, s:f}", "needed", p->cache_needed, "hits", p->cache_hits,
+                      "read_bytes", p->disk_bytes, "wait_ms", p->disk_wait_ms, "disk_ms", statistic(&p->disk_ms),
+                      "memory_ms", statistic(&p->memory_ms), "over_longer", p->over_longer),
             &failed);
     if (failed) {
         json_decref(out);
@@ -75,7 +76,9 @@ json_t *qn_model_speed_to_json(const qn_model_speed *s)
                              "random rows", "limits", limits_json(s), "points", points);
     if (s->experts > 0)
         set(root, "expert_cache",
-            json_pack("{s:I, s:I}", "room", (json_int_t)s->expert_room, "experts", (json_int_t)s->experts), &failed);
+            json_pack("{s:I, s:I, s:o}", "room", (json_int_t)s->expert_room, "experts", (json_int_t)s->experts,
+                      "disk_gbps", statistic(&s->disk)),
+            &failed);
     if (failed) {
         json_decref(root);
         return NULL;

@@ -46,6 +46,15 @@ static void print_part(const qn_point_speed *p, qn_model_part part, bool blocks)
     printf("\n");
 }
 
+static void print_disk(const qn_point_speed *p)
+{
+    printf("\n  %.1f experts needed, %.1f %% of them in memory; %.1f MB read from the disk, %.2f ms waited for it",
+           p->cache_needed, p->cache_needed > 0 ? 100 * p->cache_hits / p->cache_needed : 0, p->disk_bytes / 1e6,
+           p->disk_wait_ms);
+    printf("\n  %.2f times the longer of %.1f ms, in which the disk gives that, and %.1f ms without waiting (medians)",
+           p->over_longer, p->disk_ms.median, p->memory_ms.median);
+}
+
 static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool blocks)
 {
     static const qn_model_part order[] = {QN_PART_PROJECTIONS,  QN_PART_ABSORB,       QN_PART_ATTEND, QN_PART_EXPAND,
@@ -70,9 +79,7 @@ static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool b
     if (p->experts > 0)
         printf("; %.1f experts read in a layer", p->experts);
     if (s->experts > 0)
-        printf("\n  %.1f experts needed, %.1f %% of them in memory; %.1f MB read from the disk, %.2f ms waited for it",
-               p->cache_needed, p->cache_needed > 0 ? 100 * p->cache_hits / p->cache_needed : 0, p->disk_bytes / 1e6,
-               p->disk_wait_ms);
+        print_disk(p);
     if (s->threads > 1)
         printf(
             "\n  %.0f loops a step on %zu threads, idle for %.1f %% of them; %.1f %% of the time is one thread's; %.1f "
@@ -97,7 +104,10 @@ void qn_bench_model_print(const qn_model_speed *s, const char *model)
                            : s->resident ? "resident in 2 MiB pages"
                                          : "mapped, in 4 KiB pages");
     if (s->experts > 0)
-        printf("an expert cache for %zu of %zu routed experts\n", s->expert_room, s->experts);
+        printf(
+            "an expert cache for %zu of %zu routed experts; the disk in between, at random places: %.2f GB/s (%.2f to "
+            "%.2f)\n",
+            s->expert_room, s->experts, s->disk.median, s->disk.min, s->disk.max);
     printf("%s, %zu thread%s, kernels %s\n", s->cpu, s->threads, s->threads == 1 ? "" : "s", s->isa);
     printf("plain read of %s in between: 4 KiB pages%s %.1f GB/s (%.1f to %.1f), 2 MiB pages%s %.1f (%.1f to %.1f)\n",
            qn_memory_text(s->region_bytes, region), s->resident ? "" : ", as the weights have,", s->read_small.median,

@@ -128,7 +128,9 @@ static qn_status make(qn_expert_cache *cache, const qn_checkpoint *checkpoint, s
     qn_expert_parts_of(w, 0, data, cache->part_bytes);
     cache->experts = w->count;
     cache->slot_bytes = qn_expert_slot_bytes(cache->part_bytes);
-    size_t all = cache->weights->layer_count * cache->experts;
+    for (size_t i = 0; i < cache->weights->layer_count; i++)
+        cache->served_layers += qn_expert_cache_serves(cache, i);
+    size_t all = qn_expert_cache_count(cache);
     size_t least = qn_min_size(4 * qn_checkpoint_config(checkpoint)->num_experts_per_tok, 2 * cache->experts);
     cache->slot_count = qn_min_size(bytes / cache->slot_bytes, qn_max_size(all, least));
     if (cache->slot_count < least)
@@ -137,8 +139,6 @@ static qn_status make(qn_expert_cache *cache, const qn_checkpoint *checkpoint, s
                              bytes, cache->slot_count, least, least * cache->slot_bytes);
     cache->warmth = 1;
     cache->holds = 1; /* so that no slot counts as wanted */
-    for (size_t i = 0; i < cache->weights->layer_count; i++)
-        cache->served_layers += qn_expert_cache_serves(cache, i);
     qn_status status = qn_view_map_make(checkpoint, &cache->map, err);
     if (status == QN_OK)
         status = qn_view_map_open_files(&cache->map, "expert cache", &cache->files, err);

@@ -51,7 +51,10 @@ def test_bench_tells_the_share_in_memory(run_quern, tiny, tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.search(rb"an expert cache for \d+ of \d+ routed experts", done.stdout)
     assert done.stdout.count(b"of them in memory;") == 2
+    assert done.stdout.count(b"times the longer of") == 2
     figures = json.loads(out.read_text())
     assert 0 < figures["expert_cache"]["room"] < figures["expert_cache"]["experts"]
     for point in figures["points"]:
         assert 0 < point["expert_cache"]["hits"] <= point["expert_cache"]["needed"]
+        assert point["expert_cache"]["over_longer"] > 0
+    assert figures["expert_cache"]["disk_gbps"]["min"] > 0
