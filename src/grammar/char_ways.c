@@ -164,10 +164,10 @@ static uint8_t group_of_cut(finder *f, uint32_t set, uint32_t cut)
 {
     for (size_t at = 0; at < f->chars->lengths[cut]; at++) {
         set = qn_set_table_next(f->table, set, f->chars->bytes[cut][at]);
+        if (is_open(f, set)) /* a step that ran out of stacks leads to the empty set too */
+            return QN_WAY_UNKNOWN;
         if (set == QN_SET_EMPTY)
             return QN_WAY_REFUSED;
-        if (is_open(f, set))
-            return QN_WAY_UNKNOWN;
     }
     return QN_WAY_ENDS;
 }

@@ -72,9 +72,55 @@ static void a_mask_without_what_ran_out_is_none(void **state)
     assert_int_equal(count_known((const char *const[]){"aaaaaaaaaaaaaa\n", "b", "c", "d"}, 4), 0);
 }
 
+/* Text of letters, or E4 and then as many optional bytes as are more than a matcher follows. */
+static qn_grammar *wide_behind_e4(void)
+{
+    enum { MORE = QN_MATCHER_MAX_STACKS + 100 };
+    qn_grammar_builder *b = mask_rig_builder();
+    const uint64_t lead[4] = {0, 0, 0, UINT64_C(1) << (0xE4 - 192)}, more[4] = {0, 0, UINT64_MAX, 0};
+    qn_char_range letters = {'a', 'z'};
+    qn_expr optional = qn_expr_optional(b, qn_expr_byte_set(b, more)), wide = qn_expr_byte_set(b, lead);
+    for (int i = 0; i < MORE; i++)
+        wide = qn_expr_concat2(b, wide, optional);
+    qn_expr one = qn_expr_choice(b, (qn_expr[]){qn_expr_chars(b, &letters, 1), wide}, 2);
+    return mask_rig_build(b, qn_expr_repeat(b, one, 0, QN_UNBOUNDED));
+}
+
+/* Of the vocabulary's characters only one that lacks its end begins with E4. */
+static void a_part_of_a_character_that_runs_out_is_not_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a", "b", "xyz", "ab\xE4\xBD", "\xE4\xBD"};
+    mask_vocabulary v;
+    qn_grammar *g = wide_behind_e4();
+    for (size_t count = 4; count <= 5; count++) {
+        mask_rig_list(&v, texts, count);
+        qn_vocabulary_trie *trie = mask_rig_trie(&v);
+        qn_mask_cache *cache = mask_rig_cache(g, trie);
+        qn_matcher *m;
+        assert_int_equal(qn_matcher_new(g, &m, &err), QN_OK);
+        for (int again = 0; again < 2; again++) {
+            uint64_t mask[RIG_WORDS] = {0};
+            if (count == 5) { /* nothing else writes the last one */
+                assert_int_equal(qn_mask_fill(cache, m, mask, &err), QN_USAGE);
+                continue;
+            }
+            assert_int_equal(qn_mask_fill(cache, m, mask, &err), QN_OK);
+            assert_int_equal(mask[0], 7);
+        }
+        assert_int_equal(qn_matcher_bytes(m, "\xE4", 1), 0);
+        assert_true(qn_matcher_exhausted(m));
+        qn_matcher_free(m);
+        qn_mask_cache_free(cache);
+        qn_vocabulary_trie_free(trie);
+    }
+    qn_grammar_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_part_of_a_character_that_runs_out_is_not_refused),
         cmocka_unit_test(a_mask_without_what_ran_out_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
