@@ -11,7 +11,7 @@ typedef struct bench {
     qn_yardstick yardstick;
     qn_kernel_rig *rig;
     double *small, *huge, *fp32, *bf16; /* [samples] */
-    size_t reads, fp32s, bf16s;
+    size_t reads, bf16s;
     qn_progress progress;
 } bench;
 
@@ -65,13 +65,13 @@ static void note(bench *b, rates *r, size_t i, const qn_kernel_sample *s, const 
     r->gbps[i] = s->bytes / s->seconds / 1e9;
     r->mkeys[i] = s->keys / s->seconds / 1e6;
     r->read_share[i] = r->gbps[i] / limits->read_small;
-    r->peak_share[i] = limits->peak > 0 ? r->gflops[i] / limits->peak : 0;
+    const double peak = qn_limits_peak(limits);
+    r->peak_share[i] = peak > 0 ? r->gflops[i] / peak : 0;
     b->small[b->reads] = limits->read_small;
-    b->huge[b->reads++] = limits->read_huge;
-    if (limits->bf16)
-        b->bf16[b->bf16s++] = limits->peak;
-    else
-        b->fp32[b->fp32s++] = limits->peak;
+    b->huge[b->reads] = limits->read_huge;
+    b->fp32[b->reads++] = limits->fp32;
+    if (limits->bf16 > 0)
+        b->bf16[b->bf16s++] = limits->bf16;
 }
 
 static void summarise(qn_kernel_figure *f, rates *r, size_t count, const qn_kernel_sample *sample)
@@ -131,7 +131,7 @@ qn_status qn_kernel_speed_measure(const qn_kernel_speed_options *options, qn_ker
         out->region_bytes = b.yardstick.small.bytes;
         out->read_small = qn_statistic_of(b.small, b.reads);
         out->read_huge = qn_statistic_of(b.huge, b.reads);
-        out->fp32 = qn_statistic_of(b.fp32, b.fp32s);
+        out->fp32 = qn_statistic_of(b.fp32, b.reads);
         out->bf16 = qn_statistic_of(b.bf16, b.bf16s);
     } else {
         qn_kernel_speed_free(out);

@@ -33,7 +33,7 @@ typedef struct point_series {
 } point_series;
 
 typedef struct limit_series { /* a sample for each of each point's */
-    double *small, *huge, *peak, *disk;
+    double *small, *huge, *fp32, *bf16, *disk;
     size_t count;
 } limit_series;
 
@@ -115,9 +115,10 @@ static qn_status open_series(bench *b, qn_error *err)
     b->points = qn_alloc_zero(b->point_count, sizeof *b->points);
     b->limits.small = qn_alloc(samples, sizeof(double));
     b->limits.huge = qn_alloc(samples, sizeof(double));
-    b->limits.peak = qn_alloc(samples, sizeof(double));
+    b->limits.fp32 = qn_alloc(samples, sizeof(double));
+    b->limits.bf16 = qn_alloc(samples, sizeof(double));
     b->limits.disk = qn_alloc(samples, sizeof(double));
-    if (!b->points || !b->limits.small || !b->limits.huge || !b->limits.peak || !b->limits.disk)
+    if (!b->points || !b->limits.small || !b->limits.huge || !b->limits.fp32 || !b->limits.bf16 || !b->limits.disk)
         return qn_fail_memory(err, "samples of the bench", b->point_count * sizeof *b->points);
     return QN_OK;
 }
@@ -158,10 +159,10 @@ static void note_timed(timed_series *s, double seconds, const qn_part_work *work
 
 static void note_sample(bench *b, point_series *s, const qn_call_times *times, const qn_limits *limits)
 {
-    const double read = read_limit(b, limits);
+    const double read = read_limit(b, limits), peak = qn_limits_peak(limits);
     qn_part_work all = {0};
     for (qn_model_part p = 0; p < QN_PARTS; p++) {
-        note_timed(&s->part[p], times->part_seconds[p], &times->work[p], read, limits->peak);
+        note_timed(&s->part[p], times->part_seconds[p], &times->work[p], read, peak);
         s->work[p].flops += times->work[p].flops;
         s->work[p].bytes += times->work[p].bytes;
         s->work[p].unpacked_bytes += times->work[p].unpacked_bytes;
@@ -169,15 +170,15 @@ static void note_sample(bench *b, point_series *s, const qn_call_times *times, c
         all.bytes += times->work[p].bytes;
     }
     s->experts += (double)times->experts;
-    note_timed(&s->all, times->seconds, &all, read, limits->peak);
+    note_timed(&s->all, times->seconds, &all, read, peak);
     s->pool.loops += times->pool.loops;
     s->pool.loop_ns += times->pool.loop_ns;
     s->pool.worked_ns += times->pool.worked_ns;
     s->pool.sleeps += times->pool.sleeps;
-    b->out->bf16_peak = limits->bf16;
     b->limits.small[b->limits.count] = limits->read_small;
     b->limits.huge[b->limits.count] = limits->read_huge;
-    b->limits.peak[b->limits.count++] = limits->peak;
+    b->limits.fp32[b->limits.count] = limits->fp32;
+    b->limits.bf16[b->limits.count++] = limits->bf16;
 }
 
 /* How far the expert cache's counts are. */
@@ -223,10 +224,10 @@ static void warn_of_memory(const bench *b)
 
 static qn_limits mean(qn_limits a, qn_limits b)
 {
-    return (qn_limits){.bf16 = a.bf16,
-                       .read_small = (a.read_small + b.read_small) / 2,
+    return (qn_limits){.read_small = (a.read_small + b.read_small) / 2,
                        .read_huge = (a.read_huge + b.read_huge) / 2,
-                       .peak = (a.peak + b.peak) / 2};
+                       .fp32 = (a.fp32 + b.fp32) / 2,
+                       .bf16 = (a.bf16 + b.bf16) / 2};
 }
 
 /* One sample, between two of the limits. */
@@ -386,7 +387,9 @@ static void summarise(bench *b)
     out->region_bytes = b->yardstick.small.bytes;
     out->read_small = qn_statistic_of(b->limits.small, b->limits.count);
     out->read_huge = qn_statistic_of(b->limits.huge, b->limits.count);
-    out->peak = qn_statistic_of(b->limits.peak, b->limits.count);
+    out->fp32 = qn_statistic_of(b->limits.fp32, b->limits.count);
+    out->bf16 = qn_statistic_of(b->limits.bf16, b->limits.count);
+    out->bf16_peak = out->bf16.median > out->fp32.median;
     out->disk = qn_statistic_of(b->limits.disk, b->limits.count);
     out->point_count = b->point_count;
     for (size_t i = 0; i < b->point_count; i++)
@@ -414,7 +417,8 @@ qn_status qn_model_speed_measure(const qn_model_speed_options *options, qn_model
     qn_free(b.points);
     qn_free(b.limits.small);
     qn_free(b.limits.huge);
-    qn_free(b.limits.peak);
+    qn_free(b.limits.fp32);
+    qn_free(b.limits.bf16);
     qn_free(b.limits.disk);
     qn_expert_disk_close(b.disk);
     qn_yardstick_close(&b.yardstick);

@@ -85,10 +85,10 @@ typedef struct qn_model_speed {
     size_t weight_bytes, cache_bytes, region_bytes; /* region: that the plain reads read */
     size_t expert_room, experts;                    /* of an expert cache, and of the model; 0: there is none */
     bool resident, packed;              /* the weights: in 2 MiB pages, else in 4 KiB pages; dense ones in 12 bits */
-    bool bf16_peak;                     /* the peak is of BF16 dot products, else of float32 FMA */
+    bool bf16_peak;                     /* BF16 dot products are faster than float32 FMA: the peak is theirs */
     qn_statistic disk;                  /* GB/s at random places, with an expert cache */
     qn_statistic read_small, read_huge; /* GB/s from 4 KiB and 2 MiB pages */
-    qn_statistic peak;                  /* GFLOP/s, of the instruction that the kernels use */
+    qn_statistic fp32, bf16;            /* GFLOP/s out of registers; bf16 0: the kernels have no such products */
     qn_point_speed point[QN_SPEED_MAX_POINTS];
     size_t point_count;
 } qn_model_speed;

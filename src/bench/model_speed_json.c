@@ -56,9 +56,10 @@ static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
 
 static json_t *limits_json(const qn_model_speed *s)
 {
-    return json_pack("{s:o, s:o, s:I, s:o, s:s}", "read_small_pages_gbps", statistic(&s->read_small),
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:s}", "read_small_pages_gbps", statistic(&s->read_small),
                      "read_huge_pages_gbps", statistic(&s->read_huge), "read_bytes", (json_int_t)s->region_bytes,
-                     "peak_gflops", statistic(&s->peak), "peak_of", s->bf16_peak ? "bf16" : "fp32");
+                     "fp32_gflops", statistic(&s->fp32), "bf16_gflops", statistic(&s->bf16), "peak_of",
+                     s->bf16_peak ? "bf16" : "fp32");
 }
 
 json_t *qn_model_speed_to_json(const qn_model_speed *s)

@@ -1,5 +1,6 @@
 #include "bench/yardstick.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -47,9 +48,15 @@ static double read_rate(const qn_region *region, qn_pool *pool)
 
 qn_limits qn_yardstick_sample(const qn_yardstick *y, const qn_kernels *kernels)
 {
-    qn_limits limits = {.bf16 = strstr(kernels->name, "bf16") != NULL};
-    limits.peak = qn_arithmetic_run(limits.bf16 ? QN_ARITHMETIC_BF16 : QN_ARITHMETIC_FP32, y->pool, PEAK_MS);
+    const bool bf16 = strstr(kernels->name, "bf16") != NULL;
+    qn_limits limits = {.fp32 = qn_arithmetic_run(QN_ARITHMETIC_FP32, y->pool, PEAK_MS),
+                        .bf16 = bf16 ? qn_arithmetic_run(QN_ARITHMETIC_BF16, y->pool, PEAK_MS) : 0};
     limits.read_huge = read_rate(&y->huge, y->pool);
     limits.read_small = read_rate(&y->small, y->pool);
     return limits;
+}
+
+double qn_limits_peak(const qn_limits *limits)
+{
+    return limits->bf16 > limits->fp32 ? limits->bf16 : limits->fp32;
 }

@@ -2,7 +2,6 @@
 #ifndef QN_BENCH_YARDSTICK_H
 #define QN_BENCH_YARDSTICK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -17,10 +16,13 @@ typedef struct qn_yardstick {
 } qn_yardstick;
 
 typedef struct qn_limits {
-    bool bf16;                    /* the peak is of BF16 dot products, else of float32 multiply-adds */
     double read_small, read_huge; /* GB/s, plain read by all threads from 4 KiB and 2 MiB pages */
-    double peak;                  /* GFLOP/s by all threads, of the instruction that the kernels multiply with */
+    double fp32, bf16;            /* GFLOP/s by all threads: float32 multiply-adds; BF16 dot products, 0: the kernels,
+                                     or the CPU, have none */
 } qn_limits;
+
+/* The peak that arithmetic is held against: the faster of the two, since either gives a BF16 product its bits. */
+double qn_limits_peak(const qn_limits *limits);
 
 /* Of one region: 256 MiB, or an eighth of the available memory (0: not known) if that is less, but at least 16 MiB. */
 size_t qn_yardstick_bytes(size_t available);

@@ -113,8 +113,12 @@ void qn_bench_model_print(const qn_model_speed *s, const char *model)
            qn_memory_text(s->region_bytes, region), s->resident ? "" : ", as the weights have,", s->read_small.median,
            s->read_small.min, s->read_small.max, s->resident ? ", as the weights have," : "", s->read_huge.median,
            s->read_huge.min, s->read_huge.max);
-    printf("arithmetic out of registers in between: %s %.1f GFLOP/s (%.1f to %.1f)\n",
-           s->bf16_peak ? "BF16 dot products" : "float32 multiply-adds", s->peak.median, s->peak.min, s->peak.max);
+    printf("arithmetic out of registers in between, GFLOP/s: float32 multiply-adds %.1f (%.1f to %.1f)", s->fp32.median,
+           s->fp32.min, s->fp32.max);
+    if (s->bf16.median > 0)
+        printf(", BF16 dot products %.1f (%.1f to %.1f): the peak is the %s's", s->bf16.median, s->bf16.min,
+               s->bf16.max, s->bf16_peak ? "latter" : "former");
+    putchar('\n');
     for (size_t i = 0; i < s->point_count; i++)
         print_point(s, &s->point[i], blocks);
 }

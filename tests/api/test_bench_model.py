@@ -49,7 +49,8 @@ def test_decode_json_and_file_are_the_same(run_quern, tiny, tmp_path):
     assert (told["form"], told["bench"], told["synthetic"]) == ("quern-model-speed-1", "decode", False)
     assert (told["layers"], told["sparse_layers"], told["threads"]) == (TINY_LAYERS, TINY_SPARSE, 2)
     assert told["cache"] == "random rows"
-    assert told["limits"]["peak_of"] in ("bf16", "fp32")
+    fp32, bf16 = (told["limits"][kind]["median"] for kind in ("fp32_gflops", "bf16_gflops"))
+    assert told["limits"]["peak_of"] == ("bf16" if bf16 > fp32 else "fp32")
     assert [(p["context"], p["batch"], p["steps"]) for p in told["points"]] == [
         (0, 1, 1), (0, 3, 1), (1024, 1, 1), (1024, 3, 1)]
     for point in told["points"]:
@@ -94,7 +95,7 @@ def test_decode_work_is_the_models(run_quern, tiny):
     told = bench(run_quern, "decode", tiny, "--context", "1K", "--batch", "2", env={"QUERN_ISA": "scalar"})
     config = json.loads((tiny / "config.json").read_text(encoding="utf-8"))
     parts = told["points"][0]["parts"]
-    assert told["isa"] == "scalar" and told["limits"]["peak_of"] == "fp32"
+    assert told["isa"] == "scalar" and told["limits"]["peak_of"] == "fp32" and told["limits"]["bf16_gflops"]["median"] == 0
     assert parts["head"]["flops"] == 2 * 2 * config["vocab_size"] * config["hidden_size"]
     keys, latent, rope = config["index_topk"], config["kv_lora_rank"], config["qk_rope_head_dim"]
     assert keys < 1025

@@ -41,7 +41,8 @@ static void chosen_kernels_of_all_tables(void **state)
         assert_true(speed.figures[i].read_share.min > 0);
     }
     assert_int_equal(speed.read_small.samples, 3 * speed.count);
-    assert_int_equal(speed.fp32.samples + speed.bf16.samples, 3 * speed.count);
+    assert_int_equal(speed.fp32.samples, 3 * speed.count);
+    assert_true(speed.bf16.samples < speed.fp32.samples); /* of one table alone */
     json_t *root = qn_kernel_speed_to_json(&speed);
     assert_int_equal(json_array_size(json_object_get(root, "kernels")), speed.count);
     json_decref(root);
