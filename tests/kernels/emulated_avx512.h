@@ -62,6 +62,11 @@ static inline __m512i emulated_cvtepu16_epi32(__m256i words)
     return out;
 }
 
+static inline __m512i emulated_cvtepu8_epi32(__m128i bytes)
+{
+    return emulated_cvtepu16_epi32(_mm256_cvtepu8_epi16(bytes));
+}
+
 static inline __m512 emulated_maskz_loadu_ps(unsigned mask, const float *p)
 {
     float lanes[16] = {0};
@@ -84,10 +89,12 @@ static inline void emulated_mask_storeu_ps(float *p, unsigned mask, __m512 value
 
 #undef _mm512_dpbf16_ps
 #undef _mm512_cvtepu16_epi32
+#undef _mm512_cvtepu8_epi32
 #undef _mm512_maskz_loadu_ps
 #undef _mm512_mask_storeu_ps
 #define _mm512_dpbf16_ps(sums, a, b) emulated_dpbf16_ps(sums, (__m512i)(a), (__m512i)(b))
 #define _mm512_cvtepu16_epi32(words) emulated_cvtepu16_epi32(words)
+#define _mm512_cvtepu8_epi32(bytes) emulated_cvtepu8_epi32(bytes)
 #define _mm512_maskz_loadu_ps(mask, p) emulated_maskz_loadu_ps(mask, p)
 #define _mm512_mask_storeu_ps(p, mask, values) emulated_mask_storeu_ps(p, mask, values)
 

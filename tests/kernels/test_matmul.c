@@ -214,7 +214,7 @@ static const void *tiny_row(random_state *random, const qn_kernels *kernels, siz
     return packed_row(kernels, values, cols, dtype);
 }
 
-/* The two forms of many rows and that of few give the same bits, among subnormal numbers too. */
+/* The two forms of many rows, of few and of one give the same bits, among subnormal numbers too. */
 static void test_forms_of_a_product_agree(void **state)
 {
     (void)state;
@@ -250,6 +250,10 @@ static void test_forms_of_a_product_agree(void **state)
                 kernels->matmul(&w, 0, N, x, ROWS, y);
                 for (size_t r = 0; r < ROWS; r++)
                     assert_memory_equal(together[r], alone[r], sizeof alone[r]);
+                for (size_t r = 0; r < ROWS; r++) {
+                    kernels->matmul(&w, 0, N, &x[r], 1, &y[r]);
+                    assert_memory_equal(y[r], alone[r], sizeof alone[r]);
+                }
             }
             tables[t].set_form(QN_FORM_UNKNOWN);
             guarded_release_all();

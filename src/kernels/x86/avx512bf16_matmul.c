@@ -1,14 +1,19 @@
 /* Matrix products of BF16 and MXFP4 weights with packed activations.
  *
  * Few rows (decode): each weight row is read once, in one linear stream, its codes turned into BF16 in registers and
- * met by every row of activations at once. More rows (prompts): avx512bf16_block.h. Both do the same operations on the
- * lanes of a sum. */
+ * met by every row of activations at once; a single row and MXFP4 weights, where arithmetic is as slow as memory, by
+ * FMAs where these are faster. More rows (prompts): avx512bf16_block.h. All do the same operations on the lanes of a
+ * sum. */
 #include "kernels/x86/avx512bf16_block.h"
 
 enum {
-    UNROLL = 8,            /* groups between prefetches of scales */
-    PREFETCH_BYTES = 4096, /* ahead in the weights */
-    PREFETCH_SCALES = 1024 /* ahead in the scales */
+    UNROLL = 8,             /* groups between prefetches of scales */
+    PREFETCH_BYTES = 4096,  /* ahead in the weights */
+    PREFETCH_SCALES = 1024, /* ahead in the scales */
+    ABREAST = 4,            /* groups whose chains of FMAs run side by side */
+    PREFETCH_FAR = 8192,    /* ahead in the weights of these, into the L2 cache, */
+    PREFETCH_NEAR = 1024,   /* and into the L1 cache */
+    WIDE_COLS = 8192        /* a row of activations in float32, 32 KiB, stays in the L1 cache */
 };
 
 QN_INLINE size_t group_bytes(const qn_dtype dtype)
@@ -130,6 +135,90 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, fl
         y[r][at_y] = qn_reduce_lanes(sums[r]);
 }
 
+/* An index, whatever stands above its four bits, to twice the E2M1 value. */
+QN_INLINE __m512 look_up(__m512i codes)
+{
+    return _mm512_permutexvar_ps(codes, _mm512_setr_ps(0, 1, 2, 3, 4, 6, 8, 12, -0.0f, -1, -2, -3, -4, -6, -8, -12));
+}
+
+/* The scales of ABREAST groups, spread and halved as spread_scales does it. */
+QN_INLINE void spread_scales_abreast(__m512 out[ABREAST], const uint8_t *p)
+{
+    const __m512i lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const __m128i bytes = _mm_subs_epu8(_mm_loadu_si128((const __m128i *)(const void *)p), _mm_set1_epi8(1));
+    const __m512 scales = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes), 23));
+    for (int g = 0; g < ABREAST; g++)
+        out[g] = _mm512_permutexvar_ps(_mm512_add_epi32(lanes, _mm512_set1_epi32(4 * g)), scales);
+}
+
+/* count <= ABREAST groups of MXFP4 times widened activations, step by step in all of them: a chain of FMAs waits for
+ * its last one, the others meanwhile go on. */
+QN_INLINE void dot_groups_wide(__m512 fresh[ABREAST], const uint8_t *data, const float *x, const int count)
+{
+    __m512i codes[ABREAST];
+    for (int g = 0; g < count; g++)
+        codes[g] = _mm512_castps_si512(qn_load16_once(data + (size_t)g * QN_GROUP / 2));
+    for (unsigned j = 0; j < QN_VECTORS; j++) {
+        for (int g = 0; g < count; g++) {
+            const __m512 w = look_up(_mm512_srli_epi32(codes[g], 16 + 4 * j));
+            const __m512 odd = _mm512_load_ps(x + g * QN_GROUP + j * 2 * QN_LANES);
+            fresh[g] = j == 0 ? _mm512_mul_ps(w, odd) : _mm512_fmadd_ps(w, odd, fresh[g]);
+        }
+        for (int g = 0; g < count; g++) {
+            const __m512 w = look_up(_mm512_srli_epi32(codes[g], 4 * j));
+            fresh[g] = _mm512_fmadd_ps(w, _mm512_load_ps(x + g * QN_GROUP + j * 2 * QN_LANES + QN_LANES), fresh[g]);
+        }
+    }
+}
+
+QN_INLINE __m512 add_group_wide(__m512 sums, const uint8_t *data, const uint8_t *scales, const float *x)
+{
+    __m512 fresh[ABREAST];
+    dot_groups_wide(fresh, data, x, 1);
+    return _mm512_fmadd_ps(fresh[0], spread_scales(scales), sums);
+}
+
+QN_INLINE float dot_row_wide(const qn_matrix *w, size_t n, const float *x)
+{
+    const size_t bytes = QN_GROUP / 2, blocks = QN_GROUP / QN_MXFP4_BLOCK, full = w->cols / QN_GROUP;
+    const uint8_t *data = w->data + n * (w->cols / 2), *scales = w->scales + n * (w->cols / QN_MXFP4_BLOCK);
+    __m512 sums = _mm512_setzero_ps();
+    size_t g = 0;
+    for (; g + ABREAST <= full; g += ABREAST) {
+        __m512 fresh[ABREAST], spread[ABREAST];
+        _mm_prefetch((const char *)scales + PREFETCH_SCALES, _MM_HINT_T0);
+        for (size_t line = 0; line < ABREAST * bytes; line += 64) {
+            _mm_prefetch((const char *)data + PREFETCH_FAR + line, _MM_HINT_T1);
+            _mm_prefetch((const char *)data + PREFETCH_NEAR + line, _MM_HINT_T0);
+        }
+        spread_scales_abreast(spread, scales);
+        dot_groups_wide(fresh, data, x + g * QN_GROUP, ABREAST);
+        for (int i = 0; i < ABREAST; i++)
+            sums = _mm512_fmadd_ps(fresh[i], spread[i], sums);
+        data += ABREAST * bytes;
+        scales += ABREAST * blocks;
+    }
+    for (; g < full; g++, data += bytes, scales += blocks)
+        sums = add_group_wide(sums, data, scales, x + g * QN_GROUP);
+    if (full * QN_GROUP < w->cols) {
+        last_group last;
+        copy_last_group(&last, data, scales, w->cols - full * QN_GROUP, QN_DTYPE_MXFP4);
+        sums = add_group_wide(sums, last.data, last.scales, x + full * QN_GROUP);
+    }
+    return qn_reduce_lanes(sums);
+}
+
+/* MXFP4 rows times one row of activations, cols <= WIDE_COLS, by FMAs: codes are looked up as float32 at once. */
+static __attribute__((noinline)) void one_row_wide(const qn_matrix *w, size_t first, size_t last, const uint8_t *x,
+                                                   float *y)
+{
+    _Alignas(64) float widened[WIDE_COLS];
+    for (size_t j = 0; j < qn_round_up(w->cols) / (2 * QN_LANES); j++)
+        qn_store_vector((uint8_t *)widened + 128 * j, qn_load32(x + 64 * j), 1);
+    for (size_t n = first; n < last; n++)
+        y[n - first] = dot_row_wide(w, n, widened);
+}
+
 QN_INLINE void few_rows(const qn_matrix *w, size_t first, size_t last, const uint8_t *const *x, size_t rows,
                         float *const *y, const qn_dtype dtype)
 {
@@ -215,7 +304,9 @@ static __attribute__((noinline)) void matmul_bf16(const qn_matrix *w, size_t fir
 static __attribute__((noinline)) void matmul_mxfp4(const qn_matrix *w, size_t first, size_t last,
                                                    const uint8_t *const *x, size_t rows, float *const *y)
 {
-    if (qn_rows_are_few(rows))
+    if (rows == 1 && w->cols <= WIDE_COLS && qn_avx512bf16_form() == QN_FORM_WIDE)
+        one_row_wide(w, first, last, x[0], y[0]);
+    else if (qn_rows_are_few(rows))
         few_rows(w, first, last, x, rows, y, QN_DTYPE_MXFP4);
     else
         qn_multiply_many(w, first, last, x, rows, y, unpack_mxfp4, 1);
