@@ -13,7 +13,7 @@
 enum {
     QN_SET_EMPTY = 0,
     QN_SET_TABLE_BYTES = 64 << 20,
-    QN_SET_TABLE_WORK = 1 << 21, /* stacks looked at in one piece of work: less than a tenth of a second */
+    QN_SET_TABLE_WORK = 1 << 21, /* store.work of one piece of work: less than a tenth of a second */
     QN_SET_WIDE = 128,           /* stacks: wider sets from a single top could pass the matcher's bound together */
     QN_SET_DEEP = QN_MATCHER_MAX_DEPTH / 2
 };

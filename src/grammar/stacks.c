@@ -30,11 +30,8 @@ bool qn_frame_store_init(qn_frame_store *store, const qn_grammar *grammar)
     store->seen = qn_alloc_zero(FIRST_SEEN, sizeof *store->seen);
     if (!store->slots || !store->seen || !grow(store, &store->frames, &store->frame_capacity, 16, sizeof(qn_frame)))
         return false;
-    if (qn_joint_groups_are_in(grammar)) {
-        store->look = qn_alloc_zero(1, sizeof *store->look);
-        if (!store->look)
-            return false;
-    }
+    if (!qn_joint_looks_init(&store->joint, grammar))
+        return false;
     store->slot_count = FIRST_SLOTS;
     store->seen_capacity = FIRST_SEEN;
     qn_frame_store_clear(store);
@@ -56,7 +53,7 @@ void qn_frame_store_free(qn_frame_store *store)
     qn_free(store->slots);
     qn_free(store->pending);
     qn_free(store->seen);
-    qn_free(store->look);
+    qn_joint_looks_free(&store->joint);
     *store = (qn_frame_store){0};
 }
 
@@ -231,6 +228,7 @@ static void begin(qn_frame_store *store, qn_stack_set *to)
 {
     store->exhausted = store->short_of_memory = false;
     store->pending_count = store->seen_count = 0;
+    store->asked = 0;
     if (++store->round == 0) {
         memset(store->seen, 0, store->seen_capacity * sizeof *store->seen);
         store->round = 1;
@@ -245,8 +243,10 @@ static void visit(qn_frame_store *store, uint32_t state, uint32_t frame, uint32_
     if (frame == QN_NO_FRAME || !grow_seen(store))
         return;
     qn_seen_stack *seen = find_seen(store->seen, store->seen_capacity, store->round, stack);
-    if (seen->round == store->round)
+    if (seen->round == store->round) {
+        store->work++;
         return;
+    }
     if (store->seen_count >= MOST_SEEN || store->pending_count >= MOST_PENDING) {
         store->exhausted = true;
         return;
@@ -289,6 +289,7 @@ static bool choose_items(qn_frame_store *store, const qn_group *group, uint32_t 
     size_t missing = missing_items(g, group, bits);
     bool room = has_room(group, &f, missing, false);
     bool any = false;
+    store->work += group->items / QN_WORDS_A_STACK;
     for (uint32_t i = 0; i < group->items; i++) {
         uint32_t entry = g->targets[group->first_item + i];
         if (entry == 0 || qn_bit_get(bits, i) || !(room || qn_bit_get(g->words + group->required, i)))
@@ -306,11 +307,17 @@ static bool choose_items(qn_frame_store *store, const qn_group *group, uint32_t 
     return any;
 }
 
-/* What may come at a frame of joint groups. */
+/* What may come at a frame of joint groups. The step's bound does not depend on which answers are kept: a matcher and a
+ * mask come to the same. */
 static const qn_joint_look *look_at(qn_frame_store *store, const qn_group *group, const qn_frame *f)
 {
-    qn_joint_groups_look(store->look, store->grammar, group, store->bits + f->bits, f->count);
-    return store->look;
+    uint64_t before = store->joint.looked;
+    const qn_joint_look *look = qn_joint_groups_look(&store->joint, store->grammar, group, store->bits + f->bits,
+                                                     f->count);
+    store->work += (store->joint.looked - before) / QN_WORDS_A_STACK;
+    store->asked += look->cost;
+    store->exhausted |= store->asked > QN_STEP_WORDS;
+    return look;
 }
 
 static void group_head(qn_frame_store *store, const qn_group *group, uint32_t frame, uint32_t fresh)

@@ -12,6 +12,11 @@
 #include "grammar/joint_groups.h"
 
 enum { QN_FRAME_BOTTOM = 0, QN_FRAME_UNKNOWN = 1, QN_FIRST_FRAME = 2 };
+enum {
+    QN_WORDS_A_STACK = 32,
+    QN_STEP_WORDS =
+        1 << 24 /* of joint groups: a hundredth of a second; a look through the largest ones is a tenth of it */
+};
 #define QN_NO_FRAME UINT32_MAX
 
 typedef struct qn_frame {
@@ -53,10 +58,11 @@ typedef struct qn_frame_store {
     size_t pending_count, pending_capacity;
     qn_seen_stack *seen;
     size_t seen_count, seen_capacity; /* capacity: a power of two */
-    qn_joint_look *look;              /* of grammars with joint groups */
+    qn_joint_looks joint;
     uint32_t round;
-    uint64_t work;  /* stacks looked at so far */
-    bool exhausted; /* the last step went past QN_MATCHER_MAX_STACKS or _DEPTH */
+    uint64_t work;  /* stacks looked at so far, and QN_WORDS_A_STACK words of groups for one */
+    uint64_t asked; /* what the last step's looks through joint groups cost, those of kept answers too */
+    bool exhausted; /* it went past QN_MATCHER_MAX_STACKS or _DEPTH, or asked for more than QN_STEP_WORDS */
     bool short_of_memory;
 } qn_frame_store;
 

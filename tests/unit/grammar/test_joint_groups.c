@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "grammar/token_mask.h"
+#include "grammar/matcher_internal.h"
+#include "grammar/token_mask_internal.h"
 #include "unit/grammar/front_end.h"
+#include "unit/grammar/mask_rig.h"
 #include "unit/random_stream.h"
 
 enum { ITEMS = 6, OPTIONS = 5, GRAMMARS = 400, WORDS_EACH = 60, LONGEST = 14 };
@@ -321,6 +323,122 @@ static void test_misuse(void **state)
     front_end_refuses(misused, "c", "2^30");
 }
 
+/* What is kept of one place must not be told of another. */
+static void test_kept_answers_are_those_of_their_place(void **state)
+{
+    (void)state;
+    qn_error err;
+    qn_grammar *grammar = front_end_grammar(words_of_cases, "3", 1, &err);
+    qn_joint_looks kept;
+    assert_non_null(grammar);
+    assert_true(qn_joint_looks_init(&kept, grammar));
+    const qn_group *group = grammar->groups;
+    random_stream r = {.seed = 5};
+    for (int i = 0; i < 2000; i++) {
+        uint64_t came = random_word(&r) % (1U << ITEMS);
+        uint32_t count = (uint32_t)random_word(&r) % 5;
+        qn_joint_looks fresh;
+        assert_true(qn_joint_looks_init(&fresh, grammar));
+        const qn_joint_look *a = qn_joint_groups_look(&kept, grammar, group, &came, count);
+        const qn_joint_look *b = qn_joint_groups_look(&fresh, grammar, group, &came, count);
+        assert_int_equal(a->next[0], b->next[0]);
+        assert_int_equal(a->may_end, b->may_end);
+        assert_int_equal(a->may_go_on, b->may_go_on);
+        qn_joint_looks_free(&fresh);
+    }
+    qn_joint_looks_free(&kept);
+    qn_grammar_free(grammar);
+}
+
+/* Two places in turn, as two readings of a text are. */
+static void test_places_in_turn_are_looked_through_once(void **state)
+{
+    (void)state;
+    qn_error err;
+    qn_grammar *grammar = front_end_grammar(words_of_cases, "3", 1, &err);
+    qn_joint_looks looks;
+    uint64_t costs[2];
+    assert_non_null(grammar);
+    assert_true(qn_joint_looks_init(&looks, grammar));
+    for (int i = 0; i < 100; i++) {
+        uint64_t came = 1U + (unsigned)i % 2;
+        costs[i % 2] = qn_joint_groups_look(&looks, grammar, grammar->groups, &came, 1)->cost;
+    }
+    assert_int_equal(looks.looked, 100 + costs[0] + costs[1]);
+    qn_joint_looks_free(&looks);
+    qn_grammar_free(grammar);
+}
+
+/* Hundreds of groups of thousands of items, and pairs of items that are written alike: each pair that came doubles the
+ * readings, and each reading is to be looked through by itself. */
+enum { PAIRS = 12, FILLERS = 8000, WIDE_ITEMS = 2 * PAIRS + FILLERS, WIDE_OPTIONS = 400 };
+
+static qn_grammar *wide_grammar(void)
+{
+    static qn_joint_edge edges[WIDE_ITEMS + 1];
+    static uint32_t own[WIDE_ITEMS];
+    static bool none[WIDE_ITEMS];
+    static qn_joint_option options[WIDE_OPTIONS];
+    qn_grammar_builder *b = mask_rig_builder();
+    size_t count = 0;
+    for (uint32_t i = 0; i < WIDE_ITEMS; i++)
+        own[i] = i;
+    for (uint32_t i = 0; i < 2 * PAIRS; i++)
+        edges[count++] = (qn_joint_edge){0, 0, i, i, qn_expr_bytes(b, &"abcdefghijkl"[i / 2], 1)};
+    edges[count++] = (qn_joint_edge){0, 1, 2 * PAIRS, WIDE_ITEMS - 1, qn_expr_text(b, "z")};
+    for (uint32_t i = 2 * PAIRS; i < WIDE_ITEMS; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%u", i);
+        edges[count++] = (qn_joint_edge){1, 0, i, i, qn_expr_text(b, text)};
+    }
+    for (size_t o = 0; o < WIDE_OPTIONS; o++)
+        options[o] = (qn_joint_option){own, none, WIDE_ITEMS - o, 1, QN_UNBOUNDED};
+    qn_joint_groups groups = {none, WIDE_ITEMS, options, WIDE_OPTIONS, edges, count, 2, qn_expr_text(b, ",")};
+    return mask_rig_build(b, qn_expr_joint_groups(b, &groups));
+}
+
+static void test_looking_through_groups_is_bounded_work(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a", "b", "c", "d", "e", ",", "a,b,c,d,e,f,g,h,i,j", ",b,c,d,e,f,g,h,i,j,k"};
+    static const char text[] = "a,b,c,d,e,f,g,h,i,j,k,l";
+    qn_error err;
+    mask_vocabulary v;
+    mask_rig_list(&v, texts, sizeof texts / sizeof *texts);
+    qn_grammar *g = wide_grammar();
+    size_t each = WIDE_OPTIONS * (1 + 3 * (size_t)g->groups->words); /* at most, of one look */
+    qn_vocabulary_trie *trie = mask_rig_trie(&v);
+    qn_mask_cache *cache = mask_rig_cache(g, trie);
+    const uint64_t *looked = &cache->table.store.joint.looked;
+    qn_matcher *m;
+    assert_int_equal(qn_matcher_new(g, &m, &err), QN_OK);
+    size_t at = 0, unknown = 0;
+    for (uint64_t before = 0; text[at]; at++) {
+        uint64_t mask[RIG_WORDS] = {0}, slow[RIG_WORDS];
+        bool exhausted = false;
+        uint64_t masked = *looked;
+        qn_status status = qn_mask_fill(cache, m, mask, &err);
+        assert_true(*looked - masked <= (uint64_t)QN_SET_TABLE_WORK * QN_WORDS_A_STACK + QN_STEP_WORDS + 2 * each);
+        assert_true(status == QN_OK || status == QN_USAGE);
+        unknown += status == QN_USAGE;
+        if (status == QN_OK && at < 2) {
+            mask_rig_fill(m, &v, slow, &exhausted);
+            assert_memory_equal(mask, slow, sizeof mask);
+        }
+        before = m->store.joint.looked;
+        if (qn_matcher_bytes(m, text + at, 1) < 1)
+            break;
+        assert_true(m->store.joint.looked - before <= QN_STEP_WORDS + 2 * each);
+    }
+    assert_in_range(at, 4, sizeof text - 2); /* some readings are followed, and then they are too much */
+    assert_true(qn_matcher_exhausted(m));
+    assert_true(unknown > 0);
+    qn_matcher_free(m);
+    qn_mask_cache_free(cache);
+    qn_vocabulary_trie_free(trie);
+    qn_grammar_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +447,9 @@ int main(void)
         cmocka_unit_test(test_what_never_ends_is_left_out),
         cmocka_unit_test(test_groups_in_their_own_items),
         cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_kept_answers_are_those_of_their_place),
+        cmocka_unit_test(test_places_in_turn_are_looked_through_once),
+        cmocka_unit_test(test_looking_through_groups_is_bounded_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
