@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <hwloc.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/control_group.h"
@@ -12,7 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { LIST_TEXT_BYTES = 256 };
+enum { LIST_TEXT_BYTES = 256, LARGEST_CPU_SET = 1 << 16 };
 
 struct qn_cpu_binding {
     hwloc_topology_t topology; /* NULL: nothing is bound, and no more was looked at */
@@ -133,6 +134,29 @@ void qn_cpu_binding_free(qn_cpu_binding *binding)
 size_t qn_cpu_binding_threads(const qn_cpu_binding *binding)
 {
     return binding->plan.threads;
+}
+
+static bool add_allowed(hwloc_bitmap_t set)
+{
+    unsigned long words[LARGEST_CPU_SET / (8 * sizeof(unsigned long))] = {0};
+    cpu_set_t *cpus = (cpu_set_t *)words;
+    if (sched_getaffinity(0, sizeof words, cpus) != 0)
+        return true; /* the system does not tell: none are known */
+    for (size_t cpu = 0; cpu < LARGEST_CPU_SET; cpu++) {
+        if (CPU_ISSET_S(cpu, sizeof words, cpus) && hwloc_bitmap_set(set, (unsigned)cpu) != 0)
+            return false;
+    }
+    return true;
+}
+
+qn_status qn_cpu_binding_cpus(const qn_cpu_binding *binding, hwloc_bitmap_t out, qn_error *err)
+{
+    const qn_cpu_plan *plan = &binding->plan;
+    hwloc_bitmap_zero(out);
+    bool room = plan->cpu || add_allowed(out);
+    for (size_t i = 0; room && plan->cpu && i < plan->threads; i++)
+        room = hwloc_bitmap_set(out, plan->cpu[i]) == 0;
+    return room ? QN_OK : qn_fail_memory(err, "set of CPUs", sizeof out);
 }
 
 bool qn_cpu_binding_bind(const qn_cpu_binding *binding, size_t worker, pthread_t thread)

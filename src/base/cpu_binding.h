@@ -22,6 +22,8 @@
 
 #include "base/error.h"
 
+struct hwloc_bitmap_s; /* hwloc.h brings much along that readers of this have no use for */
+
 typedef struct qn_cpu_binding qn_cpu_binding;
 
 /* how: as above; NULL: "none". threads: that are to compute; 0: as many as suit. A line tells what was chosen, but for
@@ -33,6 +35,10 @@ void qn_cpu_binding_free(qn_cpu_binding *binding); /* NULL is fine */
 
 /* How many threads are to compute; 0: not chosen here. */
 size_t qn_cpu_binding_threads(const qn_cpu_binding *binding);
+
+/* The CPUs that compute: those that threads are bound to, else all that this thread may use, into `out`. QN_RESOURCE.
+ */
+qn_status qn_cpu_binding_cpus(const qn_cpu_binding *binding, struct hwloc_bitmap_s *out, qn_error *err);
 
 /* Binds a thread, thread number `worker` of those that compute; does nothing where none are bound. False, with a line:
  * the system refuses (since it let the binding be made, a CPU has gone); the thread goes on where it was. Any thread.

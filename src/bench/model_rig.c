@@ -18,6 +18,8 @@ static const float VALUE_RANGE = 1.7320508f;
 struct qn_model_rig {
     const qn_checkpoint *checkpoint;
     const qn_kernels *kernels;
+    qn_cpu_binding *binding;
+    qn_numa_policy numa;
     qn_pool *pool;
     qn_model *model;
     qn_part_clock *clock;
@@ -90,7 +92,13 @@ static qn_status open_model(qn_model_rig *rig, const qn_model_rig_options *o, qn
 {
     qn_status status = qn_kernels_from_environment(&rig->kernels, err);
     if (status == QN_OK)
-        status = qn_pool_new(o->threads, &rig->pool, err);
+        status = qn_cpu_binding_new(o->cpu_binding, o->threads, &rig->binding, err);
+    if (status == QN_OK)
+        status = qn_numa_begin(o->numa, rig->binding, NULL, &rig->numa, err);
+    if (status == QN_OK)
+        status = qn_pool_new(qn_cpu_binding_threads(rig->binding), &rig->pool, err);
+    if (status == QN_OK)
+        qn_pool_bind(rig->pool, rig->binding);
     if (status == QN_OK)
         status = qn_part_clock_new(qn_pool_threads(rig->pool), &rig->clock, err);
     const qn_model_options options = {.kernels = rig->kernels,
@@ -199,6 +207,7 @@ qn_status qn_model_rig_open(const qn_model_rig_options *options, qn_model_rig **
         qn_model_rig_close(rig);
         return status;
     }
+    (void)qn_cpu_binding_bind(rig->binding, 0, pthread_self()); /* now that no more threads are started from it */
     *out = rig;
     return QN_OK;
 }
@@ -207,6 +216,9 @@ void qn_model_rig_close(qn_model_rig *rig)
 {
     if (!rig)
         return;
+    qn_numa_end(&rig->numa);
+    if (rig->binding)
+        qn_cpu_binding_release(rig->binding, pthread_self());
     for (size_t i = 0; i < rig->sequences; i++)
         qn_kv_sequence_free(&rig->sequence[i]);
     void *const blocks[] = {rig->sequence, rig->segment, rig->ids,        rig->hidden,
@@ -217,6 +229,7 @@ void qn_model_rig_close(qn_model_rig *rig)
     qn_model_close(rig->model);
     qn_part_clock_free(rig->clock);
     qn_pool_free(rig->pool);
+    qn_cpu_binding_free(rig->binding);
     qn_free(rig);
 }
 

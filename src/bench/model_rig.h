@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/numa.h"
 #include "base/pool.h"
 #include "model/model.h"
 #include "model/work.h"
@@ -19,7 +20,9 @@ typedef struct qn_model_rig qn_model_rig;
 
 typedef struct qn_model_rig_options {
     qn_checkpoint *checkpoint; /* nothing was taken of it yet; it outlives the rig */
-    size_t threads;            /* 0: all CPUs */
+    size_t threads;            /* 0: all CPUs, or those of cpu_binding */
+    const char *cpu_binding;   /* base/cpu_binding.h; NULL: "none". Whoever opens is bound too, until the end */
+    qn_numa numa;              /* of weights and caches, and what else this thread touches until the end */
     size_t sequences;          /* caches, each of context_tokens */
     size_t context_tokens;     /* positions of a sequence; the model has as many */
     size_t max_rows;           /* of a call */

@@ -87,6 +87,8 @@ static qn_status open_rig(bench *b, qn_error *err)
         return status;
     qn_model_rig_options rig = {.checkpoint = b->checkpoint,
                                 .threads = o->threads,
+                                .cpu_binding = o->cpu_binding,
+                                .numa = o->numa,
                                 .sequences = 1,
                                 .max_rows = 1,
                                 .expert_cache_bytes = o->expert_cache_bytes,

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/numa.h"
 #include "bench/hardware.h"
 #include "bench/statistic.h"
 #include "model/parts.h"
@@ -34,10 +35,12 @@ typedef struct qn_model_speed_options {
     qn_speed_kind kind;
     const char *model_dir;
     const qn_speed_point *points;
-    size_t point_count;        /* 1 .. QN_SPEED_MAX_POINTS */
-    bool leaves_out;           /* points beyond the model's context are left out with a line, but for the first */
-    size_t repeats;            /* samples of a point, 1 .. QN_SPEED_MAX_REPEATS */
-    size_t threads;            /* 0: all CPUs */
+    size_t point_count;      /* 1 .. QN_SPEED_MAX_POINTS */
+    bool leaves_out;         /* points beyond the model's context are left out with a line, but for the first */
+    size_t repeats;          /* samples of a point, 1 .. QN_SPEED_MAX_REPEATS */
+    size_t threads;          /* 0: all CPUs */
+    const char *cpu_binding; /* as bench/model_rig.h has it */
+    qn_numa numa;
     size_t max_rows;           /* prefill: tokens of a step */
     size_t expert_cache_bytes; /* 0: all experts in memory */
     qn_load load;              /* as bench/model_rig.h has them */

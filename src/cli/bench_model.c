@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/pool.h"
 #include "cli/command.h"
 #include "cli/json_result.h"
 #include "cli/size_list.h"
@@ -27,13 +26,6 @@ static void add_run_options(qn_bench_model *b)
          .help = "samples of each setting, after one that does not count (default: 5)",
          .min = 1,
          .max = QN_SPEED_MAX_REPEATS},
-        {.name = "threads",
-         .kind = QN_OPTION_SIZE,
-         .value = &b->speed.threads,
-         .value_name = "N",
-         .help = "threads that compute (default: all CPUs, or what a CPU quota pays for)",
-         .min = 1,
-         .max = QN_POOL_MAX_THREADS},
         {.name = "expert-cache",
          .kind = QN_OPTION_SIZE,
          .value = &b->speed.expert_cache_bytes,
@@ -181,12 +173,14 @@ static qn_status measure(qn_bench_model *b, qn_error *err)
 int qn_bench_model_main(qn_bench_model *b, int argc, char **argv)
 {
     qn_speed_point points[QN_SPEED_MAX_POINTS];
+    qn_load_choice choice = {0};
     qn_error err;
     b->layers = 2;
     b->sparse_from = 1;
     b->speed.repeats = 5;
     b->speed.show_progress = true;
     add_run_options(b);
+    qn_thread_flags_add(&b->threads, &b->table);
     qn_load_flags_add(&b->load, &b->table);
     add_synthetic_options(b);
     qn_status status = qn_options_parse(&b->table, argc, argv, &err);
@@ -197,7 +191,12 @@ int qn_bench_model_main(qn_bench_model *b, int argc, char **argv)
     if (status == QN_OK)
         status = read_points(b, points, &err);
     if (status == QN_OK)
-        status = qn_load_flags_read(&b->load, &b->speed.load, &b->speed.pack_dense, &err);
+        status = qn_load_flags_read(&b->load, &choice, &err);
+    b->speed.threads = b->threads.threads;
+    b->speed.cpu_binding = b->threads.cpu_binding;
+    b->speed.load = choice.load;
+    b->speed.pack_dense = choice.pack_dense;
+    b->speed.numa = choice.numa;
     b->speed.seed = (uint64_t)b->seed;
     b->speed.stop = qn_stop_on_signals();
     if (status == QN_OK)

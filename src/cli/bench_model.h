@@ -11,6 +11,7 @@
 #include "bench/model_speed.h"
 #include "cli/load_options.h"
 #include "cli/options.h"
+#include "cli/thread_options.h"
 
 typedef struct qn_bench_model {
     qn_option_table table;
@@ -22,6 +23,7 @@ typedef struct qn_bench_model {
     size_t layers, sparse_from, experts, vocab;
     int64_t seed;
     const char *out;
+    qn_thread_flags threads;
     qn_load_flags load;
     bool json;
 } qn_bench_model;

@@ -9,21 +9,6 @@ static const char *const what_fits[] = {"auto", "-1", NULL}; /* as vLLM says it 
 
 void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool with_text)
 {
-    const qn_option threads[] = {
-        {.name = "threads",
-         .kind = QN_OPTION_SIZE,
-         .value = &flags->threads,
-         .value_name = "N",
-         .help = "threads that compute (default: all CPUs, or what a CPU quota pays for)",
-         .min = 1,
-         .max = QN_POOL_MAX_THREADS},
-        {.name = "cpu-binding",
-         .kind = QN_OPTION_STRING,
-         .value = &flags->cpu_binding,
-         .value_name = "CPUS",
-         .help = "binds the threads that compute to CPUs: \"auto\", a core each; a list such as 0-3,8, a CPU each; for "
-                 "a machine that does nothing else (default: none)"},
-    };
     const qn_option model[] = {
         {.name = "max-model-len",
          .kind = QN_OPTION_SIZE,
@@ -97,7 +82,7 @@ void qn_engine_flags_add(qn_engine_flags *flags, qn_option_table *table, bool wi
          .help = "over the checkpoint's generation_config.json: temperature, top_p, top_k, min_p, "
                  "repetition_penalty, presence_penalty, frequency_penalty, do_sample, eos_token_id"},
     };
-    qn_options_add(table, threads, sizeof threads / sizeof *threads);
+    qn_thread_flags_add(&flags->threads, table);
     qn_load_flags_add(&flags->load, table);
     qn_options_add(table, model, sizeof model / sizeof *model);
     if (with_text) {
@@ -146,8 +131,8 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
 {
     *out = (qn_engine_options){.model_dir = table->argument[0],
                                .chat_template = flags->chat_template,
-                               .threads = flags->threads,
-                               .cpu_binding = flags->cpu_binding,
+                               .threads = flags->threads.threads,
+                               .cpu_binding = flags->threads.cpu_binding,
                                .max_model_len = flags->max_model_len,
                                .max_num_batched_tokens = flags->max_num_batched_tokens,
                                .block_size = flags->block_size,
@@ -156,7 +141,11 @@ qn_status qn_engine_flags_options(const qn_engine_flags *flags, const qn_option_
                                .expert_cache_bytes = flags->expert_cache,
                                .trust_content_tokens = flags->trust_content_tokens,
                                .override_generation_config = flags->override_generation_config};
-    qn_status status = qn_load_flags_read(&flags->load, &out->load, &out->pack_dense, err);
+    qn_load_choice choice = {0};
+    qn_status status = qn_load_flags_read(&flags->load, &choice, err);
+    out->load = choice.load;
+    out->pack_dense = choice.pack_dense;
+    out->numa = choice.numa;
     return flags->speculative_config == NULL || status != QN_OK
                ? status
                : read_speculative_config(flags->speculative_config, &out->num_speculative_tokens, err);

@@ -6,14 +6,16 @@
 
 #include "cli/load_options.h"
 #include "cli/options.h"
+#include "cli/thread_options.h"
 #include "engine/engine.h"
 
 /* Start from {0} and keep it where it is: the option table points into it. */
 typedef struct qn_engine_flags {
-    size_t threads, max_model_len, max_num_batched_tokens, block_size, dsa_dense_below, expert_cache;
+    size_t max_model_len, max_num_batched_tokens, block_size, dsa_dense_below, expert_cache;
     double mla_norm_eps;
     json_t *speculative_config, *override_generation_config, *default_chat_template_kwargs;
-    const char *chat_template, *cpu_binding;
+    const char *chat_template;
+    qn_thread_flags threads;
     qn_load_flags load;
     bool trust_content_tokens;
 } qn_engine_flags;

@@ -5,6 +5,16 @@
 /* in the enums' order */
 static const char *const load_words[] = {"auto", "resident", "mapped", NULL};
 static const char *const pack_words[] = {"auto", "on", "off", NULL};
+static const char *const numa_words[] = {"auto", "off", "interleave", NULL};
+
+/* llama.cpp's, and what to do instead. */
+static const struct {
+    const char *word, *instead;
+} other_numa[] = {
+    {"distribute", "give interleave, and --cpu-binding auto"},
+    {"isolate", "start quern under numactl --cpunodebind=N --membind=N"},
+    {"numactl", "what numactl sets is kept: leave the option out"},
+};
 
 void qn_load_flags_add(qn_load_flags *flags, qn_option_table *table)
 {
@@ -23,6 +33,13 @@ void qn_load_flags_add(qn_load_flags *flags, qn_option_table *table)
          .help = "resident BF16 weights, all but routed experts, are packed to 12 bits without loss: no answer changes "
                  "by a bit; \"auto\": if this CPU is faster with them (default: auto)",
          .choices = pack_words},
+        {.name = "numa",
+         .kind = QN_OPTION_STRING,
+         .value = &flags->numa,
+         .value_name = "HOW",
+         .help =
+             "memory of weights and KV cache on machines of several NUMA nodes: \"interleave\" goes round the nodes; "
+             "\"auto\" does if the CPUs that compute are of several; \"off\" leaves it to the system (default: auto)"},
     };
     qn_options_add(table, options, sizeof options / sizeof *options);
 }
@@ -36,13 +53,24 @@ static bool find_word(const char *const *words, const char *text, int *index)
     return words[*index] != NULL;
 }
 
-qn_status qn_load_flags_read(const qn_load_flags *flags, qn_load *load, qn_pack_dense *pack_dense, qn_error *err)
+static qn_status refuse_numa(const char *word, qn_error *err)
 {
-    int place, when;
+    const char *instead = "give auto, off or interleave";
+    for (size_t i = 0; i < sizeof other_numa / sizeof *other_numa; i++) {
+        if (strcmp(word, other_numa[i].word) == 0)
+            instead = other_numa[i].instead;
+    }
+    return qn_fail_field(err, QN_USAGE, "numa", "--numa: %s: no such way: %s", word, instead);
+}
+
+qn_status qn_load_flags_read(const qn_load_flags *flags, qn_load_choice *out, qn_error *err)
+{
+    int place, when, how;
     if (!find_word(load_words, flags->load, &place))
         return qn_fail_field(err, QN_USAGE, "load", "--load: %s: give auto, resident or mapped", flags->load);
     (void)find_word(pack_words, flags->pack_dense, &when); /* the table has refused others */
-    *load = (qn_load)place;
-    *pack_dense = (qn_pack_dense)when;
+    if (!find_word(numa_words, flags->numa, &how))
+        return refuse_numa(flags->numa, err);
+    *out = (qn_load_choice){.load = (qn_load)place, .pack_dense = (qn_pack_dense)when, .numa = (qn_numa)how};
     return QN_OK;
 }

@@ -213,6 +213,9 @@ static qn_status open_parts(qn_engine *engine, const qn_engine_options *options,
 {
     qn_status status = qn_cpu_binding_new(options->cpu_binding, options->threads, &engine->binding, err);
     if (status == QN_OK) {
+        status = qn_numa_begin(options->numa, engine->binding, options->numa_system, &engine->numa, err);
+    }
+    if (status == QN_OK) {
         status = qn_checkpoint_open(options->model_dir, &engine->checkpoint, err);
     }
     if (status != QN_OK) {
@@ -256,6 +259,7 @@ qn_status qn_engine_open(const qn_engine_options *options, qn_engine **out, qn_e
     qn_status status = qn_metrics_new(&engine->metrics, err);
     if (status == QN_OK) {
         status = open_parts(engine, options, err);
+        qn_numa_end(&engine->numa); /* threads that were started until here keep to it */
     }
     if (status != QN_OK) {
         qn_engine_close(engine);

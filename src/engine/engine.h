@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/numa.h"
 #include "engine/metrics.h"
 #include "engine/request.h"
 #include "engine/stream.h"
@@ -30,9 +31,11 @@ enum { QN_ENGINE_MAX_ROWS = 65536 };
 
 typedef struct qn_engine_options {
     const char *model_dir;
-    const char *chat_template; /* file; NULL: the checkpoint's own */
-    size_t threads;            /* 0: all CPUs, or those of cpu_binding */
-    const char *cpu_binding;   /* base/cpu_binding.h; NULL: "none" */
+    const char *chat_template;         /* file; NULL: the checkpoint's own */
+    size_t threads;                    /* 0: all CPUs, or those of cpu_binding */
+    const char *cpu_binding;           /* base/cpu_binding.h; NULL: "none" */
+    qn_numa numa;                      /* base/numa.h: of the weights, the KV cache and the step's buffers */
+    const qn_numa_system *numa_system; /* NULL, but in tests */
     qn_load load;
     qn_pack_dense pack_dense;
     bool load_in_background;       /* open does not wait for resident weights: requests use the mapping meanwhile */

@@ -10,6 +10,7 @@
 
 #include "base/cpu_binding.h"
 #include "base/hash.h"
+#include "base/numa.h"
 #include "base/pool.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
@@ -37,6 +38,7 @@ struct qn_slot {
 
 struct qn_engine {
     qn_cpu_binding *binding; /* of the pool's threads and the engine's own, which is the pool's thread 0 */
+    qn_numa_policy numa;     /* of the threads that load and compute */
     qn_pool *pool;
     const qn_kernels *kernels;
     qn_checkpoint *checkpoint;
@@ -102,7 +104,7 @@ void qn_loop_wake(qn_engine *engine);
 void qn_loop_stop(qn_engine *engine);
 
 /* Measuring commands compute on the caller's thread: begin waits until no request is left and keeps new ones out. Until
- * the end that thread is bound like the engine's own, which sleeps. */
+ * the end that thread is bound like the engine's own, which sleeps, and its memory lies like that one's. */
 qn_status qn_measuring_begin(qn_engine *engine, qn_error *err);
 void qn_measuring_end(qn_engine *engine);
 

@@ -147,6 +147,7 @@ static void *loop_main(void *context)
     bool worked = false; /* the last round computed something: there is no need to sleep */
     bool ended = false;  /* it was told to stop, and has ended what could be */
     (void)qn_cpu_binding_bind(engine->binding, 0, pthread_self());
+    qn_numa_join(&engine->numa);
     pthread_mutex_lock(&engine->mutex);
     engine->working = true;
     for (;;) {
@@ -229,6 +230,7 @@ qn_status qn_measuring_begin(qn_engine *engine, qn_error *err)
     pthread_mutex_unlock(&engine->mutex);
     if (status == QN_OK) {
         (void)qn_cpu_binding_bind(engine->binding, 0, pthread_self());
+        qn_numa_join(&engine->numa);
     }
     return status;
 }
@@ -236,6 +238,7 @@ qn_status qn_measuring_begin(qn_engine *engine, qn_error *err)
 void qn_measuring_end(qn_engine *engine)
 {
     qn_cpu_binding_release(engine->binding, pthread_self());
+    qn_numa_end(&engine->numa);
     pthread_mutex_lock(&engine->mutex);
     engine->measuring = false;
     pthread_cond_signal(&engine->wake);
