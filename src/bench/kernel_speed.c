@@ -48,7 +48,7 @@ static qn_status open_bench(bench *b, qn_error *err)
     if (status == QN_OK)
         status = qn_yardstick_open(b->pool, &b->yardstick, err);
     if (status == QN_OK)
-        status = qn_kernel_rig_new(b->pool, &b->yardstick.small, &b->rig, err);
+        status = qn_kernel_rig_new(b->pool, &b->yardstick.huge, &b->rig, err);
     size_t samples = b->out->count * b->options->repeats;
     double **const series[] = {&b->small, &b->huge, &b->fp32, &b->bf16};
     for (size_t i = 0; i < sizeof series / sizeof *series && status == QN_OK; i++) {
@@ -64,7 +64,7 @@ static void note(bench *b, rates *r, size_t i, const qn_kernel_sample *s, const 
     r->gflops[i] = s->flops / s->seconds / 1e9;
     r->gbps[i] = s->bytes / s->seconds / 1e9;
     r->mkeys[i] = s->keys / s->seconds / 1e6;
-    r->read_share[i] = r->gbps[i] / limits->read_small;
+    r->read_share[i] = r->gbps[i] / limits->read_huge;
     const double peak = qn_limits_peak(limits);
     r->peak_share[i] = peak > 0 ? r->gflops[i] / peak : 0;
     b->small[b->reads] = limits->read_small;
@@ -128,7 +128,7 @@ qn_status qn_kernel_speed_measure(const qn_kernel_speed_options *options, qn_ker
     if (status == QN_OK) {
         qn_cpu_name(out->cpu);
         out->threads = qn_pool_threads(b.pool);
-        out->region_bytes = b.yardstick.small.bytes;
+        out->region_bytes = b.yardstick.huge.bytes;
         out->read_small = qn_statistic_of(b.small, b.reads);
         out->read_huge = qn_statistic_of(b.huge, b.reads);
         out->fp32 = qn_statistic_of(b.fp32, b.reads);

@@ -1,6 +1,6 @@
 /* How near quern's kernels come to this machine's limits: every table that its CPU runs, on the shapes of GLM-5.3.
  *
- * Each sample is taken right behind a plain read of the same memory that the weights lie in (4 KiB pages), and
+ * Each sample is taken right behind a plain read of the same memory that the weights lie in (2 MiB pages), and
  * arithmetic out of registers; shares are medians of the ratios. A case's samples are taken one after the other. */
 #ifndef QN_BENCH_KERNEL_SPEED_H
 #define QN_BENCH_KERNEL_SPEED_H

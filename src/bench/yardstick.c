@@ -51,8 +51,8 @@ qn_limits qn_yardstick_sample(const qn_yardstick *y, const qn_kernels *kernels)
     const bool bf16 = strstr(kernels->name, "bf16") != NULL;
     qn_limits limits = {.fp32 = qn_arithmetic_run(QN_ARITHMETIC_FP32, y->pool, PEAK_MS),
                         .bf16 = bf16 ? qn_arithmetic_run(QN_ARITHMETIC_BF16, y->pool, PEAK_MS) : 0};
-    limits.read_huge = read_rate(&y->huge, y->pool);
     limits.read_small = read_rate(&y->small, y->pool);
+    limits.read_huge = read_rate(&y->huge, y->pool);
     return limits;
 }
 

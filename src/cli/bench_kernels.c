@@ -74,8 +74,8 @@ static void print_table(const qn_kernel_speed *s)
     bool blocks = qn_locale_has_utf8();
     printf("%s, %zu thread%s; cold weights from %s\n", s->cpu, s->threads, s->threads == 1 ? "" : "s",
            qn_memory_text(s->region_bytes, text));
-    print_limit("plain read, 4 KiB pages, as the weights have", &s->read_small, "GB/s");
-    print_limit("plain read, 2 MiB pages", &s->read_huge, "GB/s");
+    print_limit("plain read, 4 KiB pages", &s->read_small, "GB/s");
+    print_limit("plain read, 2 MiB pages, as the weights have", &s->read_huge, "GB/s");
     print_limit("float32 multiply-adds out of registers", &s->fp32, "GFLOP/s");
     print_limit("BF16 dot products out of registers", &s->bf16, "GFLOP/s");
     for (size_t i = 0; i < s->count; i++) {

@@ -70,7 +70,7 @@ def test_kernels_table(run_quern):
     assert done.returncode == 0, done.stderr
     table = done.stdout.decode()
     for words in ("1 thread; cold weights from", "\nscalar ", "512 x 192, 1 row ", "32 heads, 32768 keys",
-                  "plain read, 4 KiB pages"):
+                  "plain read, 2 MiB pages, as the weights have"):
         assert words in table
 
 
