@@ -1,6 +1,7 @@
 """Many requests at once: order, reuse, deadlines, overload, and what is told of all that."""
 
 import json
+import queue
 import threading
 
 import pytest
@@ -52,21 +53,31 @@ def test_a_client_that_goes_frees_all_its_choices(start_server):
 
 
 def test_lower_priority_values_go_first(start_server):
+    """With one seat, whose holder keeps it until it is told to go: so who is next does not depend on threads."""
     server = start_server("--max-num-seqs", "1", "--scheduling-policy", "priority")
     running, endless = open_stream(server, {**ENDLESS, "priority": -10})
-    order = []
+    seated, leave = queue.Queue(), {priority: threading.Event() for priority in (5, 1, 3, -2)}
 
-    def ask(priority):
-        answer(server, chat("Hi", max_tokens=2, priority=priority))
-        order.append(priority)
+    def take_the_seat(priority):
+        connection, response = open_stream(server, {**ENDLESS, "priority": priority})
+        while b'"content"' not in response.readline():
+            pass
+        seated.put(priority)
+        leave[priority].wait()
+        response.close()
+        connection.close()
 
     threads = []
-    for waiting, priority in enumerate((5, 1, 3, -2), 1):
-        threads.append(threading.Thread(target=ask, args=(priority,)))
+    for waiting, priority in enumerate(leave, 1):
+        threads.append(threading.Thread(target=take_the_seat, args=(priority,), daemon=True))
         threads[-1].start()
         wait_for(lambda count=waiting: load(server)[1] == count)
     endless.close()
     running.close()
+    order = []
+    for _ in threads:
+        order.append(seated.get(timeout=60))
+        leave[order[-1]].set()
     for thread in threads:
         thread.join()
     assert order == [-2, 1, 3, 5]
