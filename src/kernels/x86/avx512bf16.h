@@ -15,8 +15,8 @@
  *
  * Attention's and the indexer's scores have one lane: avx512bf16_cross.h.
  *
- * What isn't such a product (norms, rows of the cache, F16 and F32 weights, unrounded activations, the transposed
- * product) is taken from the AVX2 table: it waits for memory or is small. */
+ * What isn't such a product (norms, rows of the cache, F16 and F32 weights, unrounded activations) is taken from the
+ * AVX2 table: it waits for memory or is small. The transposed product is the AVX2 table's, with wider registers. */
 #ifndef QN_KERNELS_X86_AVX512BF16_H
 #define QN_KERNELS_X86_AVX512BF16_H
 
@@ -28,6 +28,9 @@ size_t qn_avx512bf16_packed_bytes(size_t cols, qn_dtype weight_dtype);
 void qn_avx512bf16_pack(void *packed, const float *x, size_t cols, qn_dtype weight_dtype);
 void qn_avx512bf16_matmul(const qn_matrix *w, size_t first, size_t last, const void *const *x, size_t rows,
                           float *const *y);
+
+void qn_avx512bf16_matmul_transposed(const qn_matrix *w, size_t first, size_t last, const float *const *x, size_t rows,
+                                     float *const *y);
 
 /* qn_avx512bf16_matmul of packed BF16 weights, which calls this with subnormal numbers flushed. */
 void qn_avx512bf16_packed_matmul(const qn_matrix *w, size_t first, size_t last, const uint8_t *const *x, size_t rows,
