@@ -59,16 +59,19 @@ bool qn_job_deliver(qn_job *job, const qn_delivery *delivery)
     bool fits = delivery->count == 0 || append(job, delivery);
     job->shared.timings = job->timings;
     job->shared.prompt_computed = job->request.prompt_count;
-    qn_job_raise(job);
     if (delivery->end != NULL) {
+        qn_job_raise(job); /* while the job is there */
         qn_job_end end = *delivery->end;
         if (!fits) {
             end.status = qn_fail_memory(&end.err, "the answer's tokens", job->shared.tokens.size);
         }
         publish_end(job, &end);
         qn_job_drop(job);
+        pthread_mutex_unlock(&engine->mutex);
+        return fits;
     }
     pthread_mutex_unlock(&engine->mutex);
+    qn_job_raise(job); /* the reader wakes at once: it would find the mutex taken, and both would ask the system */
     return fits;
 }
 
