@@ -10,6 +10,8 @@ enum {
     UNROLL = 8,             /* groups between prefetches of scales */
     PREFETCH_BYTES = 4096,  /* ahead in the weights */
     PREFETCH_SCALES = 1024, /* ahead in the scales */
+    PREFETCH_X = 1024,      /* ahead in a single row of activations of more than */
+    SHORT_COLS = 8192,      /* columns */
     ABREAST = 4,            /* groups whose chains of FMAs run side by side */
     PREFETCH_FAR = 8192,    /* ahead in the weights of these, into the L2 cache, */
     PREFETCH_NEAR = 1024,   /* and into the L1 cache */
@@ -99,6 +101,14 @@ QN_INLINE void prefetch_group(const uint8_t *data, const qn_dtype dtype)
             _mm_prefetch(ahead + line, _MM_HINT_T1);
 }
 
+/* A row of activations of more columns than SHORT_COLS and the weights that come by meanwhile push each other out of
+ * the L1 cache: it is fetched again. */
+QN_INLINE void prefetch_x(const uint8_t *group)
+{
+    for (size_t line = 0; line < QN_GROUP_BYTES; line += 64)
+        _mm_prefetch((const char *)group + PREFETCH_X + line, _MM_HINT_T0);
+}
+
 /* One weight row times R rows of activations. */
 QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, float *const *y, size_t at_y,
                        const qn_dtype dtype, const int R)
@@ -116,6 +126,8 @@ QN_INLINE void dot_row(const qn_matrix *w, size_t n, const uint8_t *const *x, fl
             _mm_prefetch((const char *)scales + PREFETCH_SCALES, _MM_HINT_T0);
         for (size_t g = 0; g < UNROLL; g++) {
             prefetch_group(data, dtype);
+            if (R == 1 && dtype == QN_DTYPE_BF16 && w->cols > SHORT_COLS)
+                prefetch_x(x[0] + (at + g * QN_GROUP) * 2);
             add_group(sums, data, scales, x, at + g * QN_GROUP, dtype, R);
             data += bytes;
             scales += blocks;
