@@ -68,19 +68,23 @@ static bool read_allowed(const qn_numa_system *system, hwloc_bitmap_t nodes)
     return read_list(path, "Mems_allowed_list:", nodes);
 }
 
-/* Leaves those out that have none of these CPUs, if known; where the system does not tell a node's, it stays. */
+/* Leaves those out that have none of these CPUs, if known; where the system does not tell a node's, it stays. If none
+ * has any, all are as far, and stay. */
 static bool keep_nodes_with(const qn_numa_system *system, hwloc_const_bitmap_t cpus, hwloc_bitmap_t nodes)
 {
     char path[PATH_BYTES];
-    hwloc_bitmap_t own = hwloc_bitmap_alloc();
-    bool room = own != NULL;
+    hwloc_bitmap_t own = hwloc_bitmap_alloc(), near = hwloc_bitmap_dup(nodes);
+    bool room = own && near;
     bool known = !hwloc_bitmap_iszero(cpus);
     for (int node = hwloc_bitmap_first(nodes); known && room && node >= 0; node = hwloc_bitmap_next(nodes, node)) {
         snprintf(path, sizeof path, "%s/sys/devices/system/node/node%d/cpulist", system->root, node);
         room = read_list(path, "", own);
         if (room && access(path, R_OK) == 0 && !hwloc_bitmap_intersects(own, cpus))
-            (void)hwloc_bitmap_clr(nodes, (unsigned)node);
+            (void)hwloc_bitmap_clr(near, (unsigned)node);
     }
+    if (room && !hwloc_bitmap_iszero(near))
+        room = hwloc_bitmap_copy(nodes, near) == 0;
+    hwloc_bitmap_free(near);
     hwloc_bitmap_free(own);
     return room;
 }

@@ -164,6 +164,9 @@ static void test_memory_far_from_the_cpus_is_taken(void **state)
     make_machine("0-1", "01");
     (void)begin(QN_NUMA_AUTO);
     assert_left("quern: numa: memory is not interleaved: all CPUs that compute are of node 1");
+    make_machine("0-1", "00"); /* of whose memory none is near */
+    (void)begin(QN_NUMA_AUTO);
+    assert_interleaved(3, "quern: numa: memory is interleaved over nodes 0-1");
 }
 
 static void test_nodes_of_others_are_taken(void **state)
