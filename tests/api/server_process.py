@@ -6,7 +6,8 @@ import os
 import re
 import signal
 import subprocess
-import threading
+import tempfile
+import time
 import urllib.parse
 
 READY_SECONDS = 120  # a sanitized build on a busy machine loads slowly
@@ -38,36 +39,35 @@ class Response:
 
 
 class Server:
-    """A server process. `base_url` is set once wait_until_ready returned; `stderr` holds its lines so far."""
+    """A server process. `base_url` is set once wait_until_ready returned; `stderr` holds its lines so far: all that it
+    wrote before an answer, since it writes to a file, where nobody has to read along."""
 
     def __init__(self, quern, model, flags, env, folder):
         command = [str(quern), "serve", str(model), "--port", "0", *map(str, flags)]
         self.base_url = None
-        self.stderr = []
         self.stopped = False
-        self._ready = threading.Event()
-        self.process = subprocess.Popen(command, cwd=folder, env={**os.environ, **(env or {})}, text=True,
-                                        errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE)
-        # read on, or a chatty server would block on a full pipe
-        self._reader = threading.Thread(target=self._read_stderr, daemon=True)
-        self._reader.start()
+        self._log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, cwd=folder, env={**os.environ, **(env or {})},
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log)
 
-    def _read_stderr(self):
-        for line in self.process.stderr:
-            self.stderr.append(line.rstrip("\n"))
-            found = SERVING.search(line)
-            if found:
-                self.base_url = found.group(1).rstrip("/")
-                self._ready.set()
-        self._ready.set()  # its end: nobody needs to wait for more
-
-    def wait_until_ready(self):
-        ready = self._ready.wait(READY_SECONDS)
-        assert ready and self.base_url, f"the server did not start:\n{self.stderr_text()}"
+    @property
+    def stderr(self):
+        return self.stderr_text().split("\n")
 
     def stderr_text(self):
-        return "\n".join(self.stderr)
+        written = os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0)
+        return written.decode(errors="replace")
+
+    def wait_until_ready(self):
+        latest = time.monotonic() + READY_SECONDS
+        while self.base_url is None:
+            ended = self.process.poll() is not None or time.monotonic() > latest
+            found = SERVING.search(self.stderr_text())
+            assert found or not ended, f"the server did not start:\n{self.stderr_text()}"
+            if found:
+                self.base_url = found.group(1).rstrip("/")
+            else:
+                time.sleep(0.01)
 
     def stop(self, sent=signal.SIGTERM):
         """Ends the server; what was wrong with how it ended, or None."""
@@ -82,7 +82,6 @@ class Server:
             self.process.kill()
             self.process.wait()
             code = f"none within {STOP_SECONDS} s of its signal"
-        self._reader.join(STOP_SECONDS)
         return None if code == 0 else f"the server's exit code: {code}; it said:\n{self.stderr_text()}"
 
     def connect(self, timeout=REQUEST_SECONDS):
