@@ -23,6 +23,26 @@ QN_INLINE size_t group_bytes(const qn_dtype dtype)
     return dtype == QN_DTYPE_MXFP4 ? QN_GROUP / 2 : QN_GROUP_BYTES;
 }
 
+/* Vector j of a group of E2M1 codes as BF16, twice the values. */
+QN_INLINE __m512i doubled_values(__m512i codes, const int j)
+{
+    static const uint16_t doubled_e2m1[32] = {0x0000, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40C0, 0x4100, 0x4140,
+                                              0x8000, 0xBF80, 0xC000, 0xC040, 0xC080, 0xC0C0, 0xC100, 0xC140,
+                                              0x0000, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40C0, 0x4100, 0x4140,
+                                              0x8000, 0xBF80, 0xC000, 0xC040, 0xC080, 0xC0C0, 0xC100, 0xC140};
+    const __m512i table = qn_load32((const uint8_t *)doubled_e2m1);
+    switch (j) {
+    case 0:
+        return _mm512_permutexvar_epi16(codes, table);
+    case 1:
+        return _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), table);
+    case 2:
+        return _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), table);
+    default:
+        return _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), table);
+    }
+}
+
 /* A group's weights as BF16; MXFP4 values are doubled and not yet scaled. */
 QN_INLINE void unpack_group(__m512i out[QN_VECTORS], const uint8_t *data, const qn_dtype dtype)
 {
@@ -31,16 +51,9 @@ QN_INLINE void unpack_group(__m512i out[QN_VECTORS], const uint8_t *data, const 
             out[j] = qn_load32(data + 64 * j);
         return;
     }
-    static const uint16_t doubled_e2m1[32] = {0x0000, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40C0, 0x4100, 0x4140,
-                                              0x8000, 0xBF80, 0xC000, 0xC040, 0xC080, 0xC0C0, 0xC100, 0xC140,
-                                              0x0000, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40C0, 0x4100, 0x4140,
-                                              0x8000, 0xBF80, 0xC000, 0xC040, 0xC080, 0xC0C0, 0xC100, 0xC140};
-    const __m512i table = qn_load32((const uint8_t *)doubled_e2m1);
     const __m512i codes = qn_load32(data);
-    out[0] = _mm512_permutexvar_epi16(codes, table);
-    out[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), table);
-    out[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), table);
-    out[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), table);
+    for (int j = 0; j < QN_VECTORS; j++)
+        out[j] = doubled_values(codes, j);
 }
 
 /* The four scales of a group spread over the 16 lanes, halved to make up for the doubled values. A scale byte in the
@@ -183,16 +196,39 @@ QN_INLINE void dot_groups_wide(__m512 fresh[ABREAST], const uint8_t *data, const
     }
 }
 
-QN_INLINE __m512 add_group_wide(__m512 sums, const uint8_t *data, const uint8_t *scales, const float *x)
+/* The same by vdpbf16ps. */
+QN_INLINE void dot_groups_paired(__m512 fresh[ABREAST], const uint8_t *data, const uint8_t *x, const int count)
+{
+    __m512i codes[ABREAST];
+    for (int g = 0; g < count; g++) {
+        codes[g] = _mm512_castps_si512(qn_load16_once(data + (size_t)g * QN_GROUP / 2));
+        fresh[g] = _mm512_setzero_ps();
+    }
+    for (int j = 0; j < QN_VECTORS; j++)
+        for (int g = 0; g < count; g++)
+            fresh[g] = qn_dot_bf16(fresh[g], doubled_values(codes[g], j), qn_load32(x + g * QN_GROUP_BYTES + 64 * j));
+}
+
+QN_INLINE void dot_groups(__m512 fresh[ABREAST], const uint8_t *data, const uint8_t *x, const int count, const int wide)
+{
+    if (wide)
+        dot_groups_wide(fresh, data, (const float *)(const void *)x, count);
+    else
+        dot_groups_paired(fresh, data, x, count);
+}
+
+QN_INLINE __m512 add_one_group(__m512 sums, const uint8_t *data, const uint8_t *scales, const uint8_t *x,
+                               const int wide)
 {
     __m512 fresh[ABREAST];
-    dot_groups_wide(fresh, data, x, 1);
+    dot_groups(fresh, data, x, 1, wide);
     return _mm512_fmadd_ps(fresh[0], spread_scales(scales), sums);
 }
 
-QN_INLINE float dot_row_wide(const qn_matrix *w, size_t n, const float *x)
+QN_INLINE float dot_row_abreast(const qn_matrix *w, size_t n, const uint8_t *x, const int wide)
 {
     const size_t bytes = QN_GROUP / 2, blocks = QN_GROUP / QN_MXFP4_BLOCK, full = w->cols / QN_GROUP;
+    const size_t stride = qn_group_stride(wide);
     const uint8_t *data = w->data + n * (w->cols / 2), *scales = w->scales + n * (w->cols / QN_MXFP4_BLOCK);
     __m512 sums = _mm512_setzero_ps();
     size_t g = 0;
@@ -204,18 +240,18 @@ QN_INLINE float dot_row_wide(const qn_matrix *w, size_t n, const float *x)
             _mm_prefetch((const char *)data + PREFETCH_NEAR + line, _MM_HINT_T0);
         }
         spread_scales_abreast(spread, scales);
-        dot_groups_wide(fresh, data, x + g * QN_GROUP, ABREAST);
+        dot_groups(fresh, data, x + g * stride, ABREAST, wide);
         for (int i = 0; i < ABREAST; i++)
             sums = _mm512_fmadd_ps(fresh[i], spread[i], sums);
         data += ABREAST * bytes;
         scales += ABREAST * blocks;
     }
     for (; g < full; g++, data += bytes, scales += blocks)
-        sums = add_group_wide(sums, data, scales, x + g * QN_GROUP);
+        sums = add_one_group(sums, data, scales, x + g * stride, wide);
     if (full * QN_GROUP < w->cols) {
         last_group last;
         copy_last_group(&last, data, scales, w->cols - full * QN_GROUP, QN_DTYPE_MXFP4);
-        sums = add_group_wide(sums, last.data, last.scales, x + full * QN_GROUP);
+        sums = add_one_group(sums, last.data, last.scales, x + full * stride, wide);
     }
     return qn_reduce_lanes(sums);
 }
@@ -224,11 +260,19 @@ QN_INLINE float dot_row_wide(const qn_matrix *w, size_t n, const float *x)
 static __attribute__((noinline)) void one_row_wide(const qn_matrix *w, size_t first, size_t last, const uint8_t *x,
                                                    float *y)
 {
-    _Alignas(64) float widened[WIDE_COLS];
+    _Alignas(64) uint8_t widened[WIDE_COLS * sizeof(float)];
     for (size_t j = 0; j < qn_round_up(w->cols) / (2 * QN_LANES); j++)
-        qn_store_vector((uint8_t *)widened + 128 * j, qn_load32(x + 64 * j), 1);
+        qn_store_vector(widened + 128 * j, qn_load32(x + 64 * j), 1);
     for (size_t n = first; n < last; n++)
-        y[n - first] = dot_row_wide(w, n, widened);
+        y[n - first] = dot_row_abreast(w, n, widened, 1);
+}
+
+/* The same by vdpbf16ps, of any cols. */
+static __attribute__((noinline)) void one_row_paired(const qn_matrix *w, size_t first, size_t last, const uint8_t *x,
+                                                     float *y)
+{
+    for (size_t n = first; n < last; n++)
+        y[n - first] = dot_row_abreast(w, n, x, 0);
 }
 
 QN_INLINE void few_rows(const qn_matrix *w, size_t first, size_t last, const uint8_t *const *x, size_t rows,
@@ -318,6 +362,8 @@ static __attribute__((noinline)) void matmul_mxfp4(const qn_matrix *w, size_t fi
 {
     if (rows == 1 && w->cols <= WIDE_COLS && qn_avx512bf16_form() == QN_FORM_WIDE)
         one_row_wide(w, first, last, x[0], y[0]);
+    else if (rows == 1)
+        one_row_paired(w, first, last, x[0], y[0]);
     else if (qn_rows_are_few(rows))
         few_rows(w, first, last, x, rows, y, QN_DTYPE_MXFP4);
     else
