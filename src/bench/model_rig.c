@@ -162,7 +162,8 @@ static bool weights_fit(const qn_model_rig *rig, size_t weights)
 
 static qn_status load_weights(qn_model_rig *rig, const qn_model_rig_options *o, qn_error *err)
 {
-    const qn_residence_options load = {.pack_dense = qn_load_packs_dense(o->load, o->pack_dense, rig->kernels)};
+    const qn_residence_options load = {.pack_dense = qn_load_packs_dense(o->load, o->pack_dense, rig->kernels),
+                                       .stop = o->stop};
     size_t saved = load.pack_dense ? qn_model_packing_saves(rig->model) : 0;
     size_t weights = qn_model_weight_bytes(rig->model) - saved;
     char text[QN_MEMORY_TEXT_BYTES];
@@ -184,6 +185,8 @@ static qn_status load_weights(qn_model_rig *rig, const qn_model_rig_options *o, 
     qn_status status = qn_model_load(rig->model, &load, err);
     if (status == QN_OK)
         qn_model_await_load(rig->model);
+    if (status == QN_OK && o->stop && atomic_load(o->stop))
+        return qn_fail(err, QN_CANCELLED, "bench: stopped while the weights were loaded: nothing was measured");
     return status;
 }
 

@@ -6,6 +6,7 @@
 #ifndef QN_BENCH_MODEL_RIG_H
 #define QN_BENCH_MODEL_RIG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ typedef struct qn_model_rig_options {
     qn_load load;              /* as a server has them, when all else is there: AUTO may take nine tenths of the rest */
     qn_pack_dense pack_dense;
     uint64_t seed;
+    const atomic_bool *stop; /* ends the load of the weights when set; NULL: never set */
 } qn_model_rig_options;
 
 /* For which rows of each sequence a call computes logits. */
@@ -46,7 +48,8 @@ typedef struct qn_call_times {
 } qn_call_times;
 
 /* Returns when resident weights are there, with a line that tells where weights are. QN_RESOURCE when the caches do not
- * fit, or the weights that are to be resident; QN_USAGE: mapped weights can't be packed (field "pack-dense"). */
+ * fit, or the weights that are to be resident; QN_USAGE: mapped weights can't be packed (field "pack-dense");
+ * QN_CANCELLED: stopped while the weights were loaded. */
 qn_status qn_model_rig_open(const qn_model_rig_options *options, qn_model_rig **out, qn_error *err);
 void qn_model_rig_close(qn_model_rig *rig); /* NULL is fine */
 

@@ -94,7 +94,8 @@ static qn_status open_rig(bench *b, qn_error *err)
                                 .expert_cache_bytes = o->expert_cache_bytes,
                                 .load = o->load,
                                 .pack_dense = o->pack_dense,
-                                .seed = o->seed};
+                                .seed = o->seed,
+                                .stop = o->stop};
     for (size_t i = 0; i < b->point_count; i++) {
         size_t count = b->point[i].count;
         bool decode = o->kind == QN_SPEED_DECODE;

@@ -90,7 +90,7 @@ static qn_status do_request(qn_residence *r, const qn_load_request *request, siz
 /* False: there is nothing more to read. */
 static bool read_one(qn_residence *r, size_t thread)
 {
-    if (atomic_load(&r->stopping))
+    if (atomic_load(&r->stopping) || (r->options.stop && atomic_load(r->options.stop)))
         return false;
     size_t i = atomic_fetch_add(&r->next_request, 1);
     if (i >= r->plan.request_count)

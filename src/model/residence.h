@@ -12,6 +12,7 @@
 #ifndef QN_MODEL_RESIDENCE_H
 #define QN_MODEL_RESIDENCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,9 +38,10 @@ typedef struct qn_residence_options {
     bool in_background;          /* progress is told in lines at long intervals, not drawn */
     void (*wake)(void *context); /* all has been read that will be: publish. On a loader's thread; NULL: not wanted */
     void *wake_context;
-    bool without_experts; /* routed experts stay where they are: an expert cache has them */
-    bool pack_dense;      /* as qn_load_packs says (model/residence_plan.h) */
-    size_t request_bytes; /* a multiple of QN_DIRECT_ALIGNMENT; 0: 16 MiB, which disks take well */
+    bool without_experts;    /* routed experts stay where they are: an expert cache has them */
+    bool pack_dense;         /* as qn_load_packs says (model/residence_plan.h) */
+    const atomic_bool *stop; /* ends the load when set, after the requests in flight; outlives it. NULL: never set */
+    size_t request_bytes;    /* a multiple of QN_DIRECT_ALIGNMENT; 0: 16 MiB, which disks take well */
 } qn_residence_options;
 
 /* Opens the files, allocates the memory and starts the threads; tells lines about what is unusual. The checkpoint and

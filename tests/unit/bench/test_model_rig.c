@@ -125,10 +125,26 @@ static void every_failing_allocation(void **state)
     assert_in_range(refused, 2, 999); /* then one that nothing was refused to */
 }
 
+static void a_signal_is_heard_while_weights_load(void **state)
+{
+    (void)state;
+    const atomic_bool stop = true;
+    qn_checkpoint *checkpoint = open_checkpoint();
+    qn_model_rig_options options = options_of(checkpoint);
+    options.load = QN_LOAD_RESIDENT;
+    options.stop = &stop;
+    qn_model_rig *rig;
+    qn_error err;
+    assert_int_equal(qn_model_rig_open(&options, &rig, &err), QN_CANCELLED);
+    assert_string_equal(err.message, "bench: stopped while the weights were loaded: nothing was measured");
+    qn_checkpoint_close(checkpoint);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_sum_up),
                                        cmocka_unit_test(packed_weights_count_as_what_is_read),
+                                       cmocka_unit_test(a_signal_is_heard_while_weights_load),
                                        cmocka_unit_test(every_failing_allocation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,6 +184,25 @@ static void nothing_moves_but_when_published(void **state)
     close_weights();
 }
 
+/* Whoever waits for the load of a flag that is set is not kept waiting for the rest of the reads. */
+static void a_stopped_load_ends_and_leaves_the_weights_mapped(void **state)
+{
+    (void)state;
+    const atomic_bool stop = true;
+    qn_residence *residence;
+    qn_error err;
+    open_weights(CHECKPOINTS[0]);
+    const qn_residence_options options = {.request_bytes = SMALL_REQUEST, .stop = &stop};
+    assert_int_equal(qn_residence_start(o.checkpoint, &o.weights, &options, &residence, &err), QN_OK);
+    qn_residence_wait(residence);
+    qn_residence_publish(residence);
+    assert_int_equal(check_matrices(), 0);
+    const qn_residence_state end = qn_residence_get_state(residence);
+    assert_true(end.ended && end.loaded_bytes == 0);
+    qn_residence_free(residence);
+    close_weights();
+}
+
 /* How many descriptors of this process are of the checkpoint's files. */
 static size_t count_descriptors(void)
 {
@@ -452,6 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_move_whole_and_keep_their_bits),
         cmocka_unit_test(nothing_moves_but_when_published),
+        cmocka_unit_test(a_stopped_load_ends_and_leaves_the_weights_mapped),
         cmocka_unit_test(files_are_closed_when_all_is_taken_over),
         cmocka_unit_test(a_failing_read_leaves_the_rest_mapped),
         cmocka_unit_test(every_allocation_may_fail),
