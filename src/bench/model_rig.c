@@ -295,6 +295,16 @@ void qn_model_rig_touch_weights(qn_model_rig *rig)
     }
 }
 
+uint64_t qn_model_rig_tokens(const qn_model_rig *rig)
+{
+    return rig->random;
+}
+
+void qn_model_rig_set_tokens(qn_model_rig *rig, uint64_t state)
+{
+    rig->random = state;
+}
+
 /* Returns the number of rows in rig->chosen. */
 static size_t lay_out_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, qn_rig_logits logits)
 {

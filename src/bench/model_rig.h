@@ -65,6 +65,11 @@ size_t qn_model_rig_cache_bytes(const qn_model_rig *rig);
  * memory. */
 void qn_model_rig_touch_weights(qn_model_rig *rig);
 
+/* What the tokens of the next calls are drawn from: with an earlier state, they are those of the calls that followed.
+ */
+uint64_t qn_model_rig_tokens(const qn_model_rig *rig);
+void qn_model_rig_set_tokens(qn_model_rig *rig, uint64_t state);
+
 /* The first `sequences` sequences, each with `rows` random tokens at positions from `start` on. Adds to *times. */
 qn_status qn_model_rig_call(qn_model_rig *rig, size_t sequences, size_t start, size_t rows, qn_rig_logits logits,
                             qn_call_times *times, qn_error *err);

@@ -28,8 +28,9 @@ typedef struct point_series {
     qn_part_work work[QN_PARTS]; /* of all samples */
     double experts;
     qn_pool_figures pool;
-    double cache_needed, cache_hits, disk_bytes, disk_wait_ns;
-    series disk_seconds, memory_seconds;
+    qn_expert_counts expert_counts; /* of all samples */
+    series disk_seconds, memory_seconds, over_longer;
+    size_t memory_estimates;
 } point_series;
 
 typedef struct limit_series { /* a sample for each of each point's */
@@ -46,6 +47,7 @@ typedef struct bench {
     qn_speed_point point[QN_SPEED_MAX_POINTS]; /* those that are measured */
     size_t point_count;
     qn_yardstick yardstick;
+    uint64_t tokens;      /* what those of the sample that is measured are drawn from */
     point_series *points; /* [point_count] */
     limit_series limits;
 } bench;
@@ -107,7 +109,9 @@ static qn_status open_rig(bench *b, qn_error *err)
     b->out->max_rows = rig.max_rows;
     status = qn_model_rig_open(&rig, &b->rig, err);
     if (status == QN_OK && o->expert_cache_bytes > 0)
-        status = qn_expert_disk_open(b->checkpoint, o->seed, &b->disk, err);
+        status = qn_expert_disk_open(b->checkpoint,
+                                     qn_expert_cache_part_bytes(qn_model_expert_cache(qn_model_rig_model(b->rig))),
+                                     o->seed, &b->disk, err);
     return status;
 }
 
@@ -184,37 +188,59 @@ static void note_sample(bench *b, point_series *s, const qn_call_times *times, c
     b->limits.bf16[b->limits.count++] = limits->bf16;
 }
 
-/* How far the expert cache's counts are. */
-typedef struct cache_counts {
-    double hits, needed, bytes, waited_ns;
-} cache_counts;
-
-static cache_counts count_cache(const bench *b)
+static qn_expert_counts count_experts(const bench *b)
 {
-    const qn_expert_cache *cache = qn_model_expert_cache(qn_model_rig_model(b->rig));
-    if (!cache)
-        return (cache_counts){0};
-    const qn_expert_cache_figures *f = qn_expert_cache_figures_of(cache);
-    return (cache_counts){.hits = (double)f->hits,
-                          .needed = (double)(f->hits + f->late + f->misses),
-                          .bytes = (double)f->bytes_read,
-                          .waited_ns = (double)f->waited_ns};
+    return qn_expert_counts_now(qn_model_rig_model(b->rig));
 }
 
-/* Of a sample that took `seconds`, and whose counts began at `before`: how does that compare with the disk? */
-static qn_status note_cache(bench *b, point_series *s, const cache_counts *before, double seconds, qn_error *err)
+static qn_expert_counts experts_since(const bench *b, qn_expert_counts before)
 {
-    const cache_counts now = count_cache(b);
-    double gbps = 0, bytes = now.bytes - before->bytes, waited_ns = now.waited_ns - before->waited_ns;
-    s->cache_hits += now.hits - before->hits;
-    s->cache_needed += now.needed - before->needed;
-    s->disk_bytes += bytes;
-    s->disk_wait_ns += waited_ns;
-    qn_status status = b->disk ? qn_expert_disk_sample(b->disk, &gbps, err) : QN_OK;
-    b->limits.disk[b->limits.count - 1] = gbps;
-    note(&s->disk_seconds, gbps > 0 ? bytes / gbps / 1e9 : 0);
-    note(&s->memory_seconds, seconds - waited_ns / 1e9);
+    return qn_expert_counts_add(count_experts(b), -1, before);
+}
+
+static double seconds_waited(const qn_expert_counts *counts)
+{
+    return counts->of[QN_EXPERTS_WAITED_NS] / 1e9;
+}
+
+/* What a sample is held against where experts come from the disk. */
+typedef struct expert_limits {
+    double disk_gbps, memory_seconds;
+    bool memory_is_estimate;
+} expert_limits;
+
+/* The sample once more, of the same tokens, until memory has all of its experts: that is the time from memory. What was
+ * read last may have to go for what is read next where the cache is small or full of what is used more, so it may take
+ * several times, and after some of them an estimate has to do. */
+static qn_status time_from_memory(bench *b, const qn_speed_point *p, double estimate, expert_limits *out, qn_error *err)
+{
+    enum { MOST_TIMES = 4 };
+    uint64_t behind = qn_model_rig_tokens(b->rig);
+    qn_status status = QN_OK;
+    *out = (expert_limits){.memory_seconds = estimate, .memory_is_estimate = true};
+    for (size_t i = 0; i < MOST_TIMES && out->memory_is_estimate && status == QN_OK; i++) {
+        qn_call_times times = {0};
+        const qn_expert_counts before = count_experts(b);
+        qn_model_rig_set_tokens(b->rig, b->tokens);
+        status = run_point(b, p, &times, err);
+        const qn_expert_counts did = experts_since(b, before);
+        if (status == QN_OK && did.of[QN_EXPERTS_HIT] >= did.of[QN_EXPERTS_NEEDED])
+            *out = (expert_limits){.memory_seconds = times.seconds};
+    }
+    qn_model_rig_set_tokens(b->rig, behind);
     return status;
+}
+
+static void note_experts(bench *b, point_series *s, const qn_expert_counts *did, const expert_limits *limits,
+                         double seconds)
+{
+    const double disk = did->of[QN_EXPERTS_BYTES_MISSED] / limits->disk_gbps / 1e9;
+    s->expert_counts = qn_expert_counts_add(s->expert_counts, 1, *did);
+    s->memory_estimates += limits->memory_is_estimate;
+    note(&s->disk_seconds, disk);
+    note(&s->memory_seconds, limits->memory_seconds);
+    note(&s->over_longer, seconds / fmax(disk, limits->memory_seconds));
+    b->limits.disk[b->limits.count - 1] = limits->disk_gbps;
 }
 
 static void warn_of_memory(const bench *b)
@@ -238,17 +264,31 @@ static qn_status measure_point(bench *b, size_t i, bool counts, qn_error *err)
 {
     const qn_kernels *kernels = qn_model_rig_kernels(b->rig);
     qn_call_times times = {0};
+    expert_limits experts = {0};
+    double gbps_before = 0, gbps_behind = 0;
     if (b->options->stop && atomic_load(b->options->stop))
         return qn_fail(err, QN_CANCELLED, "bench: stopped: nothing is told of what was measured");
     const qn_limits before = qn_yardstick_sample(&b->yardstick, kernels);
-    const cache_counts counted = count_cache(b);
-    qn_status status = run_point(b, &b->point[i], &times, err);
-    if (status == QN_OK && counts) {
-        const qn_limits limits = mean(before, qn_yardstick_sample(&b->yardstick, kernels));
-        note_sample(b, &b->points[i], &times, &limits);
-        status = note_cache(b, &b->points[i], &counted, times.seconds, err);
-    }
-    return status;
+    qn_status status = b->disk ? qn_expert_disk_sample(b->disk, &gbps_before, err) : QN_OK;
+    const qn_expert_counts counted = count_experts(b);
+    b->tokens = qn_model_rig_tokens(b->rig);
+    if (status == QN_OK)
+        status = run_point(b, &b->point[i], &times, err);
+    if (status != QN_OK || !counts)
+        return status;
+    const qn_expert_counts did = experts_since(b, counted);
+    if (b->disk)
+        status = time_from_memory(b, &b->point[i], times.seconds - seconds_waited(&did), &experts, err);
+    if (status == QN_OK && b->disk)
+        status = qn_expert_disk_sample(b->disk, &gbps_behind, err);
+    if (status != QN_OK)
+        return status;
+    const qn_limits limits = mean(before, qn_yardstick_sample(&b->yardstick, kernels));
+    note_sample(b, &b->points[i], &times, &limits);
+    experts.disk_gbps = (gbps_before + gbps_behind) / 2;
+    if (b->disk)
+        note_experts(b, &b->points[i], &did, &experts, times.seconds);
+    return QN_OK;
 }
 
 /* Steps that do not count, until the cache is as full as it gets: it holds as many as it has room for, or a while
@@ -354,13 +394,11 @@ static void summarise_point(const bench *b, size_t i)
         out->unpacked_bytes += s->work[part].unpacked_bytes / samples;
     }
     summarise_pool(b, s, out);
-    out->cache_needed = s->cache_needed / samples;
-    out->cache_hits = s->cache_hits / samples;
-    out->disk_bytes = s->disk_bytes / samples;
-    out->disk_wait_ms = s->disk_wait_ns / samples / 1e6;
+    out->experts_mean = qn_expert_counts_add((qn_expert_counts){{0}}, 1 / samples, s->expert_counts);
     out->disk_ms = scaled(&s->disk_seconds, 1e3);
     out->memory_ms = scaled(&s->memory_seconds, 1e3);
-    out->over_longer = out->ms.median / fmax(out->disk_ms.median, out->memory_ms.median);
+    out->over_longer = scaled(&s->over_longer, 1);
+    out->memory_estimates = s->memory_estimates;
     if (b->out->sparse_layers > 0)
         out->experts = s->experts / samples / (double)(b->out->sparse_layers * out->steps);
 }

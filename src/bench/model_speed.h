@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/numa.h"
+#include "bench/expert_sample.h"
 #include "bench/hardware.h"
 #include "bench/statistic.h"
 #include "model/parts.h"
@@ -72,13 +73,14 @@ typedef struct qn_point_speed {
     /* in the mean: loops of a step that threads share, the part of its time outside of them, the part of the threads'
      * time inside of them without an item, and how often one slept for want of work, before the step too */
     double loops, alone_share, idle_share, sleeps;
-    /* of the expert cache, in the mean of a sample: experts needed, those of them that were there, bytes read from the
-     * disk, milliseconds waited for them */
-    double cache_needed, cache_hits, disk_bytes, disk_wait_ms;
-    /* what the disk takes for those bytes, at the rate measured right behind; what the sample takes without waiting;
-     * and how many times the longer of the two (medians) the whole is */
-    qn_statistic disk_ms, memory_ms;
-    double over_longer;
+    /* Of the expert cache: its counts in the mean of a sample. What the disk takes for the bytes missed, at the rate
+     * measured around the sample. What the same steps, of the same tokens, take when memory has all of their experts:
+     * they are done again right behind; where the cache can't hold all of a sample's experts that is not to be had, and
+     * `memory_estimates` samples have the step less its waiting in place of it. And how many times the longer of the
+     * two a sample takes. */
+    qn_expert_counts experts_mean;
+    qn_statistic disk_ms, memory_ms, over_longer;
+    size_t memory_estimates;
 } qn_point_speed;
 
 typedef struct qn_model_speed {

@@ -24,6 +24,28 @@ static json_t *part_json(const qn_part_speed *part, double whole_ms)
                      "peak_share", part->peak_share, "gbps", gbps, "read_share", part->read_share);
 }
 
+static json_t *experts_json(const qn_point_speed *p)
+{
+    static const char *const names[QN_EXPERT_COUNTS] = {
+        [QN_EXPERTS_NEEDED] = "needed",         [QN_EXPERTS_HIT] = "hits",
+        [QN_EXPERTS_GUESSED] = "guessed",       [QN_EXPERTS_RIGHT] = "guessed_right",
+        [QN_EXPERTS_AHEAD] = "ahead",           [QN_EXPERTS_AHEAD_USED] = "ahead_used",
+        [QN_EXPERTS_BYTES_READ] = "read_bytes", [QN_EXPERTS_BYTES_MISSED] = "missed_bytes",
+        [QN_EXPERTS_WAITED_NS] = "wait_ns",
+    };
+    bool failed = false;
+    json_t *out = json_pack("{s:o, s:o, s:o, s:I}", "disk_ms", statistic(&p->disk_ms), "memory_ms",
+                            statistic(&p->memory_ms), "over_longer", statistic(&p->over_longer), "memory_estimates",
+                            (json_int_t)p->memory_estimates);
+    for (size_t i = 0; i < QN_EXPERT_COUNTS; i++)
+        set(out, names[i], json_real(p->experts_mean.of[i]), &failed);
+    if (failed) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
 static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
 {
     bool failed = false;
@@ -42,11 +64,7 @@ static json_t *point_json(const qn_point_speed *p, const qn_model_speed *speed)
                   "sleeps", p->sleeps),
         &failed);
     if (speed->experts > 0)
-        set(out, "expert_cache",
-            json_pack("{s:f, s:f, s:f, s:f, s:o, s:o, s:f}", "needed", p->cache_needed, "hits", p->cache_hits,
-                      "read_bytes", p->disk_bytes, "wait_ms", p->disk_wait_ms, "disk_ms", statistic(&p->disk_ms),
-                      "memory_ms", statistic(&p->memory_ms), "over_longer", p->over_longer),
-            &failed);
+        set(out, "expert_cache", experts_json(p), &failed);
     if (failed) {
         json_decref(out);
         return NULL;

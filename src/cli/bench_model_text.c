@@ -48,11 +48,20 @@ static void print_part(const qn_point_speed *p, qn_model_part part, bool blocks)
 
 static void print_disk(const qn_point_speed *p)
 {
-    printf("\n  %.1f experts needed, %.1f %% of them in memory; %.1f MB read from the disk, %.2f ms waited for it",
-           p->cache_needed, p->cache_needed > 0 ? 100 * p->cache_hits / p->cache_needed : 0, p->disk_bytes / 1e6,
-           p->disk_wait_ms);
-    printf("\n  %.2f times the longer of %.1f ms, in which the disk gives that, and %.1f ms without waiting (medians)",
-           p->over_longer, p->disk_ms.median, p->memory_ms.median);
+    const double *of = p->experts_mean.of, missed = of[QN_EXPERTS_BYTES_MISSED] / 1e6;
+    printf("\n  %.1f experts needed, %.1f %% of them in memory; %.1f MB missed, %.1f MB more read; %.2f ms waited",
+           of[QN_EXPERTS_NEEDED], of[QN_EXPERTS_NEEDED] > 0 ? 100 * of[QN_EXPERTS_HIT] / of[QN_EXPERTS_NEEDED] : 0,
+           missed, of[QN_EXPERTS_BYTES_READ] / 1e6 - missed, of[QN_EXPERTS_WAITED_NS] / 1e6);
+    printf("\n  %.1f experts guessed, %.1f right and %.1f wrong; %.1f read ahead, %.1f of that then needed",
+           of[QN_EXPERTS_GUESSED], of[QN_EXPERTS_RIGHT], of[QN_EXPERTS_GUESSED] - of[QN_EXPERTS_RIGHT],
+           of[QN_EXPERTS_AHEAD], of[QN_EXPERTS_AHEAD_USED]);
+    printf("\n  %.2f (%.2f to %.2f) times the longer of %.1f ms, in which the disk gives what was missed, and %.1f ms",
+           p->over_longer.median, p->over_longer.min, p->over_longer.max, p->disk_ms.median, p->memory_ms.median);
+    if (p->memory_estimates == 0)
+        printf(" from memory: the same tokens again");
+    else
+        printf(" from memory: an estimate, the time without waiting, in %zu of %zu samples", p->memory_estimates,
+               p->memory_ms.samples);
 }
 
 static void print_point(const qn_model_speed *s, const qn_point_speed *p, bool blocks)

@@ -19,9 +19,7 @@
 #include "checkpoint/view_map.h"
 #include "model/expert_slot.h"
 
-/* Two experts' worth of reads, of megabytes each: enough to keep a disk busy, and few enough that the first expert
- * asked for is there long before the last. */
-enum { READS_UNDER_WAY = 2 * QN_EXPERT_PARTS, NO_SLOT = -1 };
+enum { NO_SLOT = -1 };
 
 static const double HEAT_LIMIT = 1e200, FADING_STEPS = 2048;
 
@@ -143,7 +141,7 @@ static qn_status make(qn_expert_cache *cache, const qn_checkpoint *checkpoint, s
     if (status == QN_OK)
         status = qn_view_map_open_files(&cache->map, "expert cache", &cache->files, err);
     if (status == QN_OK)
-        status = qn_async_reader_new(READS_UNDER_WAY, patience_us, &cache->reader, err);
+        status = qn_async_reader_new(QN_EXPERT_READS, patience_us, &cache->reader, err);
     if (status == QN_OK)
         status = make_memory(cache, err);
     return status == QN_OK ? make_tables(cache, err) : status;
@@ -200,6 +198,11 @@ size_t qn_expert_cache_disk_bytes(const qn_expert_cache *cache)
 size_t qn_expert_cache_count(const qn_expert_cache *cache)
 {
     return cache->served_layers * cache->experts;
+}
+
+const size_t *qn_expert_cache_part_bytes(const qn_expert_cache *cache)
+{
+    return cache->part_bytes;
 }
 
 size_t qn_expert_cache_room(const qn_expert_cache *cache)
@@ -320,7 +323,10 @@ static void note_uses(qn_expert_cache *cache, size_t layer, const int32_t *exper
             cache->figures.hits++;
         else
             cache->figures.late++;
-        cache->figures.ahead_used += s->ahead;
+        if (s->ahead) {
+            cache->figures.ahead_used++;
+            cache->figures.bytes_missed += qn_expert_slot_read_bytes(s);
+        }
         s->ahead = false;
         hold_slot(cache, s, i);
     }
@@ -335,6 +341,7 @@ static qn_status read_missing(qn_expert_cache *cache, size_t layer, const int32_
             if (s) {
                 give(cache, s, layer, (size_t)experts[i]);
                 hold_slot(cache, s, i);
+                cache->figures.bytes_missed += qn_expert_slot_read_bytes(s);
                 break;
             }
             qn_status status = qn_async_reader_wait_any(cache->reader, NULL, err);

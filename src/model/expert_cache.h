@@ -26,12 +26,18 @@
 
 typedef struct qn_expert_cache qn_expert_cache;
 
+/* Reads that are under way at once: two experts' worth, of megabytes each: enough to keep a disk busy, and few enough
+ * that the first expert asked for is there long before the last. */
+enum { QN_EXPERT_READS = 2 * QN_EXPERT_PARTS };
+
 /* Counted since the start; times in nanoseconds. An expert that a step needs is a hit when it is wholly there, and
  * `late` when its read was under way. */
 typedef struct qn_expert_cache_figures {
     _Atomic uint64_t hits, late, misses;
     _Atomic uint64_t ahead, ahead_used; /* read ahead of time, before the last hold; those then needed */
     _Atomic uint64_t bytes_read, waited_ns;
+    _Atomic uint64_t bytes_missed; /* of experts needed that had to be read for it, in time or not; what bytes_read has
+                                      beyond these was read for guesses that did not come true, or have not yet */
 } qn_expert_cache_figures;
 
 /* What a cache for `experts` experts takes; 0: the model has no routed experts. */
@@ -48,6 +54,9 @@ void qn_expert_cache_free(qn_expert_cache *cache); /* NULL is fine */
 size_t qn_expert_cache_memory(const qn_expert_cache *cache);
 size_t qn_expert_cache_disk_bytes(const qn_expert_cache *cache);
 size_t qn_expert_cache_count(const qn_expert_cache *cache);
+
+/* [QN_EXPERT_PARTS], of an expert; 0: there is no such part (scales of BF16). */
+const size_t *qn_expert_cache_part_bytes(const qn_expert_cache *cache);
 
 bool qn_expert_cache_serves(const qn_expert_cache *cache, size_t layer);
 size_t qn_expert_cache_room(const qn_expert_cache *cache); /* experts in all */

@@ -21,6 +21,7 @@ struct qn_expert_forecast {
     size_t count;
     uint8_t *guessed; /* [n_routed_experts] */
     double *right;    /* [layers] */
+    qn_expert_forecast_figures figures;
 };
 
 qn_status qn_expert_forecast_new(const qn_config *config, size_t layer_count, qn_expert_forecast **out, qn_error *err)
@@ -62,6 +63,8 @@ void qn_expert_forecast_check(qn_expert_forecast *f, size_t layer, const int32_t
     size_t came_true = 0;
     for (size_t i = 0; i < count; i++)
         came_true += f->guessed[experts[i]];
+    f->figures.guessed += f->count;
+    f->figures.right += came_true;
     f->right[layer] += LATEST_SHARE * ((double)came_true / (double)f->count - f->right[layer]);
     f->layer = NO_LAYER;
 }
@@ -91,6 +94,11 @@ void qn_expert_forecast_read(qn_expert_forecast *f, const qn_step *step, const q
     f->layer = (long)layer;
     if (f->right[layer] >= LIKELY)
         qn_expert_cache_want(step->expert_cache, layer, f->experts, f->count);
+}
+
+const qn_expert_forecast_figures *qn_expert_forecast_figures_of(const qn_expert_forecast *f)
+{
+    return &f->figures;
 }
 
 double qn_expert_forecast_right(const qn_expert_forecast *f, size_t layer)

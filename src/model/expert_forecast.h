@@ -6,6 +6,7 @@
 #ifndef QN_MODEL_EXPERT_FORECAST_H
 #define QN_MODEL_EXPERT_FORECAST_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,11 @@
 #include "model/weights.h"
 
 typedef struct qn_expert_forecast qn_expert_forecast;
+
+/* Counted since the start; may be read by any thread. */
+typedef struct qn_expert_forecast_figures {
+    _Atomic uint64_t guessed, right; /* experts, in memory or not, read for it or not; those that the layer then took */
+} qn_expert_forecast_figures;
 
 qn_status qn_expert_forecast_new(const qn_config *config, size_t layer_count, qn_expert_forecast **out, qn_error *err);
 void qn_expert_forecast_free(qn_expert_forecast *forecast); /* NULL is fine */
@@ -28,5 +34,6 @@ void qn_expert_forecast_read(qn_expert_forecast *forecast, const qn_step *step, 
 
 /* Of the experts guessed for the layer of late, the share that it then took; 0 before the first guess. */
 double qn_expert_forecast_right(const qn_expert_forecast *forecast, size_t layer);
+const qn_expert_forecast_figures *qn_expert_forecast_figures_of(const qn_expert_forecast *forecast);
 
 #endif

@@ -80,6 +80,16 @@ const qn_async_read *qn_expert_slot_failed(const qn_expert_slot *slot)
     return NULL;
 }
 
+size_t qn_expert_slot_read_bytes(const qn_expert_slot *slot)
+{
+    size_t sum = 0;
+    for (size_t p = 0; p < QN_EXPERT_PARTS; p++) {
+        const qn_async_read *part = &slot->parts[p];
+        sum += part->bytes > 0 ? qn_direct_widened(part->offset, part->bytes) : 0;
+    }
+    return sum;
+}
+
 void qn_expert_slot_start(qn_expert_slot *slot, qn_async_reader *reader, bool urgent)
 {
     for (size_t p = 0; p < QN_EXPERT_PARTS; p++) {

@@ -46,6 +46,9 @@ bool qn_expert_slot_is_untouched(const qn_expert_slot *slot); /* none of the par
 const qn_async_read *qn_expert_slot_unread(const qn_expert_slot *slot);
 const qn_async_read *qn_expert_slot_failed(const qn_expert_slot *slot);
 
+/* What is read for its expert, whole blocks. */
+size_t qn_expert_slot_read_bytes(const qn_expert_slot *slot);
+
 /* Starts the parts that are not there: none was asked for yet, or reading failed. Those that queue become urgent, where
  * these are. */
 void qn_expert_slot_start(qn_expert_slot *slot, qn_async_reader *reader, bool urgent);

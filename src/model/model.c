@@ -139,6 +139,11 @@ const qn_expert_cache *qn_model_expert_cache(const qn_model *model)
     return model->expert_cache;
 }
 
+const qn_expert_forecast *qn_model_expert_forecast(const qn_model *model)
+{
+    return model->expert_forecast;
+}
+
 void qn_model_time_parts(qn_model *model, qn_part_clock *clock)
 {
     model->clock = clock;

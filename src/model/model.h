@@ -22,6 +22,7 @@
 #include "model/residence.h"
 
 typedef struct qn_model qn_model;
+typedef struct qn_expert_forecast qn_expert_forecast; /* model/expert_forecast.h */
 
 typedef struct qn_model_options {
     const qn_kernels *kernels;
@@ -63,6 +64,7 @@ size_t qn_model_step_bytes(const qn_model *model); /* buffers of a call */
 
 /* For its sizes and figures, by any thread; NULL: there is none. */
 const qn_expert_cache *qn_model_expert_cache(const qn_model *model);
+const qn_expert_forecast *qn_model_expert_forecast(const qn_model *model);
 
 /* From now on calls tell the clock where their time goes; it outlives the model or is taken away with NULL. */
 void qn_model_time_parts(qn_model *model, qn_part_clock *clock);

@@ -152,6 +152,24 @@ def test_tables(run_quern, tiny):
             assert words in table
 
 
+def test_a_cache_for_all_experts_misses_nothing(run_quern, tiny):
+    """Once it is full: nothing is left to be read, and the time from memory is that of the same tokens again."""
+    told = bench(run_quern, "decode", tiny, "--context", "0", "--batch", "2", "--expert-cache", "1G")
+    assert told["expert_cache"]["room"] == told["expert_cache"]["experts"]
+    point = told["points"][0]["expert_cache"]
+    assert point["memory_estimates"] == 0
+    assert point["needed"] >= point["hits"] > 0
+    assert point["missed_bytes"] == pytest.approx(point["read_bytes"], rel=0.5)  # none, or the last few there were
+
+
+def test_a_prompt_beyond_the_cache_has_an_estimate(run_quern, tiny):
+    """Its experts are never in memory all at once."""
+    told = bench(run_quern, "prefill", tiny, "--context", "0", "--prompt", "64", "--expert-cache", "1280K")
+    point = told["points"][0]["expert_cache"]
+    assert told["expert_cache"]["room"] < told["expert_cache"]["experts"]
+    assert point["memory_estimates"] == 2 and point["missed_bytes"] > 0 and point["memory_ms"]["min"] > 0
+
+
 def test_defaults_leave_out_what_the_model_cannot_hold(run_quern, tiny, tmp_path):
     """A context of 16K: 32K is left out, and it says so."""
     done = run_quern("bench", "decode", "--synthetic", TINY_CONFIG, "--batch", "1", "--repeats", "1", "--json",

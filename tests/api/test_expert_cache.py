@@ -52,9 +52,18 @@ def test_bench_tells_the_share_in_memory(run_quern, tiny, tmp_path):
     assert re.search(rb"an expert cache for \d+ of \d+ routed experts", done.stdout)
     assert done.stdout.count(b"of them in memory;") == 2
     assert done.stdout.count(b"times the longer of") == 2
+    assert len(re.findall(rb"experts guessed, [\d.]+ right and [\d.]+ wrong; [\d.]+ read ahead", done.stdout)) == 2
     figures = json.loads(out.read_text())
     assert 0 < figures["expert_cache"]["room"] < figures["expert_cache"]["experts"]
     for point in figures["points"]:
-        assert 0 < point["expert_cache"]["hits"] <= point["expert_cache"]["needed"]
-        assert point["expert_cache"]["over_longer"] > 0
+        told = point["expert_cache"]
+        assert 0 < told["hits"] <= told["needed"]
+        assert told["guessed_right"] <= told["guessed"] and told["ahead"] >= 0
+        # in the mean of a sample; what was read ahead before it may be used in it
+        assert 0 < told["missed_bytes"] < told["needed"] * figures["weight_bytes"]
+        assert told["memory_ms"]["samples"] == told["disk_ms"]["samples"] == told["over_longer"]["samples"] == 3
+        assert 0 <= told["memory_estimates"] <= 3
+        assert 0 < told["memory_ms"]["min"] and 0 < told["over_longer"]["min"] <= told["over_longer"]["max"]
+        longer = max(told["memory_ms"]["max"], told["disk_ms"]["max"])
+        assert told["over_longer"]["max"] >= point["ms"]["max"] / longer * (1 - 1e-9)
     assert figures["expert_cache"]["disk_gbps"]["min"] > 0

@@ -168,6 +168,7 @@ static void test_every_layout_comes_from_the_disk_as_it_is_mapped(void **state)
         const qn_expert_cache_figures *figures = qn_expert_cache_figures_of(f.cache);
         assert_int_equal(figures->hits + figures->late + figures->misses, needed);
         assert_true(figures->hits > 0 && figures->misses > 0 && figures->ahead_used <= figures->ahead);
+        assert_true(figures->bytes_missed > 0 && figures->bytes_missed <= figures->bytes_read);
         close_model(&f);
     }
 }
@@ -211,7 +212,11 @@ static void test_experts_asked_for_ahead_are_no_misses(void **state)
     expect_experts(&f, layer, ids, 2, views);
     assert_int_equal(figures->misses, 0);
     assert_int_equal(figures->ahead_used, 2);
-    assert_int_equal(figures->hits + figures->late, 2);
+    assert_int_equal(figures->bytes_missed, figures->bytes_read);
+    uint64_t missed = figures->bytes_missed;
+    assert_int_equal(hold_all(&f, layer, ids, 2, views, &err), QN_OK); /* needed again, and read once */
+    assert_int_equal(figures->bytes_missed, missed);
+    assert_int_equal(figures->hits + figures->late, 4);
     close_model(&f);
 }
 
@@ -231,6 +236,7 @@ static void test_guesses_that_did_not_come_true_are_not_read(void **state)
     assert_int_equal(hold_all(&f, layer, needed, 1, views, &err), QN_OK);
     expect_experts(&f, layer, needed, 1, views);
     assert_int_equal(figures->ahead, 2);
+    assert_true(figures->bytes_missed < figures->bytes_read); /* by what was read for guesses */
     assert_int_equal(qn_expert_cache_lacks(f.cache, layer, guessed, 2), 0);
     assert_int_equal(qn_expert_cache_lacks(f.cache, layer, guessed + 2, 2), 2);
     assert_int_equal(hold_all(&f, layer, guessed + 1, 1, views, &err), QN_OK); /* begun, and then left */

@@ -105,6 +105,9 @@ static void test_right_guesses_are_read_ahead_once_they_have_proved_right(void *
         qn_expert_forecast_check(f.forecast, f.layer, taken, count);
     }
     assert_true(qn_expert_forecast_right(f.forecast, f.layer) > 0.5);
+    const qn_expert_forecast_figures *figures = qn_expert_forecast_figures_of(f.forecast);
+    assert_int_equal(figures->guessed, 20 * count);
+    assert_int_equal(figures->right, 20 * count);
     guess(&f);
     assert_int_equal(qn_expert_cache_lacks(f.cache, f.layer, taken, count), 0);
     close_fixture(&f);
@@ -129,6 +132,8 @@ static void test_wrong_guesses_are_not_read(void **state)
         qn_expert_forecast_check(f.forecast, f.layer, others, other < count ? other : count);
     }
     assert_true(qn_expert_forecast_right(f.forecast, f.layer) < 0.01);
+    assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->guessed, 20 * count);
+    assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->right, 0);
     guess(&f);
     assert_int_equal(qn_expert_cache_lacks(f.cache, f.layer, taken, count), count);
     close_fixture(&f);

@@ -76,11 +76,24 @@ static void test_a_part_that_failed_is_told_and_is_not_there(void **state)
     assert_false(qn_expert_slot_is_under_way(&slot));
 }
 
+/* Whole blocks, wherever a part begins. */
+static void test_what_is_read_is_what_its_parts_are_widened_to(void **state)
+{
+    (void)state;
+    qn_expert_slot slot;
+    qn_expert_slot_make(&slot, BYTES, place);
+    assert_int_equal(qn_expert_slot_read_bytes(&slot), 12288 + 4096 + 12288 + 8192);
+    slot.parts[0].offset = 4095;
+    slot.parts[1].offset = 4000;
+    assert_int_equal(qn_expert_slot_read_bytes(&slot), 16384 + 8192 + 12288 + 8192);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_never_share_memory),
         cmocka_unit_test(test_an_expert_without_one_of_its_parts_is_not_there),
+        cmocka_unit_test(test_what_is_read_is_what_its_parts_are_widened_to),
         cmocka_unit_test(test_a_part_that_failed_is_told_and_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
