@@ -26,6 +26,7 @@ struct qn_async_reader {
     uint64_t moves;    /* how often one did */
     int submit_error;  /* of the last submission: an errno, or 0 */
     queue urgent, hoped;
+    uint64_t forgotten; /* how often hopes were */
 };
 
 /* What a wait is given however long nothing has got on. */
@@ -68,6 +69,14 @@ static void push(queue *q, qn_async_read *read)
     q->last = read;
 }
 
+static void push_front(queue *q, qn_async_read *read)
+{
+    read->next = q->first;
+    q->first = read;
+    if (!q->last)
+        q->last = read;
+}
+
 static qn_async_read *pop(queue *q)
 {
     qn_async_read *read = q->first;
@@ -106,7 +115,8 @@ static void ask(qn_async_reader *reader, qn_async_read *read)
     struct io_uring_sqe *place = io_uring_get_sqe(&reader->ring);
     read->got -= read->got % QN_DIRECT_ALIGNMENT;
     io_uring_prep_read(place, qn_direct_reader_descriptor(read->file), (uint8_t *)read->buffer + read->got,
-                       (unsigned)qn_min_size(qn_direct_widened(read->offset, read->bytes) - read->got, 1u << 30),
+                       (unsigned)qn_min_size(qn_direct_widened(read->offset, read->bytes) - read->got,
+                                             read->hoped ? QN_ASYNC_HOPED_PIECE : 1u << 30),
                        read->offset - qn_direct_bytes_before(read->offset) + read->got);
     io_uring_sqe_set_data(place, read);
 }
@@ -146,6 +156,22 @@ static void finish(qn_async_reader *reader, qn_async_read *read, int error)
     note_move(reader);
 }
 
+/* The rest of a read of which some has arrived. One that is not urgent gives its place back, and takes it again if
+ * nothing urgent queues, unless it was forgotten meanwhile. */
+static void go_on(qn_async_reader *reader, qn_async_read *read)
+{
+    if (!read->hoped) {
+        ask(reader, read);
+        return;
+    }
+    reader->under_way--;
+    reader->hoped_under_way--;
+    bool forgotten = read->forgotten != reader->forgotten;
+    read->state = forgotten ? QN_ASYNC_IDLE : QN_ASYNC_QUEUED;
+    if (!forgotten)
+        push_front(&reader->hoped, read);
+}
+
 static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
 {
     size_t before = read->got;
@@ -167,7 +193,7 @@ static void take_note(qn_async_reader *reader, qn_async_read *read, int result)
         finish(reader, read, QN_ASYNC_CUT_OFF);
     else {
         note_move(reader);
-        ask(reader, read);
+        go_on(reader, read);
     }
 }
 
@@ -186,14 +212,21 @@ static void collect(qn_async_reader *reader)
 
 void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool urgent)
 {
-    if (read->state == QN_ASYNC_UNDER_WAY)
+    read->forgotten = reader->forgotten;
+    if (read->state == QN_ASYNC_UNDER_WAY) {
+        if (urgent && read->hoped) {
+            read->hoped = false;
+            reader->hoped_under_way--;
+        }
         return;
+    }
     if (read->state == QN_ASYNC_QUEUED) {
         if (urgent && take_out(&reader->hoped, read))
             push(&reader->urgent, read);
         return;
     }
-    read->got = 0;
+    if (read->state == QN_ASYNC_DONE)
+        read->got = 0;
     read->error = 0;
     read->state = QN_ASYNC_QUEUED;
     push(urgent ? &reader->urgent : &reader->hoped, read);
@@ -201,6 +234,7 @@ void qn_async_reader_start(qn_async_reader *reader, qn_async_read *read, bool ur
 
 void qn_async_reader_forget_hoped(qn_async_reader *reader)
 {
+    reader->forgotten++;
     for (qn_async_read *read = pop(&reader->hoped); read; read = pop(&reader->hoped))
         read->state = QN_ASYNC_IDLE;
 }
@@ -249,6 +283,7 @@ bool qn_async_reader_free(qn_async_reader *reader)
         return true;
     qn_error err;
     reader->urgent = reader->hoped = (queue){0};
+    reader->most_hoped = 0; /* nor are further pieces of what is under way */
     while (reader->under_way > 0 && wait_for_move(reader, "disk", &err) == QN_OK) {
     }
     bool ended = reader->under_way == 0;

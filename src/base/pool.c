@@ -52,6 +52,8 @@ struct qn_pool {
     void *context;
     size_t items;
     uint64_t loops, loop_ns;
+    qn_pool_chore chore; /* NULL: none */
+    void *chore_context;
 
     _Alignas(CACHE_LINE) atomic_size_t next_item;
     _Alignas(CACHE_LINE) _Atomic uint32_t state;
@@ -95,6 +97,18 @@ static bool spin_while_equal(const qn_pool *pool, _Atomic uint32_t *word, uint32
     return false;
 }
 
+static void do_chore(const qn_pool *pool)
+{
+    if (pool->chore)
+        pool->chore(pool->chore_context);
+}
+
+void qn_pool_set_chore(qn_pool *pool, qn_pool_chore chore, void *context)
+{
+    pool->chore = chore;
+    pool->chore_context = context;
+}
+
 static void run_items(qn_pool *pool, size_t index)
 {
     uint64_t start = qn_now_ns();
@@ -103,6 +117,8 @@ static void run_items(qn_pool *pool, size_t index)
         if (item >= pool->items)
             break;
         pool->body(pool->context, item, index);
+        if (index == 0)
+            do_chore(pool);
     }
     pool->workers[index].worked_ns += qn_now_ns() - start;
 }
@@ -187,8 +203,10 @@ void qn_pool_run(qn_pool *pool, size_t items, qn_pool_body body, void *context)
 {
     assert((atomic_load_explicit(&pool->state, memory_order_relaxed) & (OPEN | INSIDE)) == 0);
     if (pool->threads == 1 || items <= 1) {
-        for (size_t item = 0; item < items; item++)
+        for (size_t item = 0; item < items; item++) {
             body(context, item, 0);
+            do_chore(pool);
+        }
         return;
     }
     uint64_t start = qn_now_ns();

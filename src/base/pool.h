@@ -37,6 +37,11 @@ void qn_pool_bind(qn_pool *pool, const qn_cpu_binding *binding);
 typedef void (*qn_pool_body)(void *context, size_t item, size_t worker);
 void qn_pool_run(qn_pool *pool, size_t items, qn_pool_body body, void *context);
 
+/* What the thread that runs a loop does between two of its items, as long as there is one: short, for things that are
+ * to get on while it computes. NULL: nothing. Between loops, by that thread. */
+typedef void (*qn_pool_chore)(void *context);
+void qn_pool_set_chore(qn_pool *pool, qn_pool_chore chore, void *context);
+
 /* What loops that more than one thread could join took since the pool was made. */
 typedef struct qn_pool_figures {
     uint64_t loops;

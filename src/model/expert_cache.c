@@ -252,6 +252,7 @@ static void give(qn_expert_cache *cache, qn_expert_slot *s, size_t layer, size_t
         qn_async_read *part = &s->parts[p];
         size_t file = 0;
         part->state = QN_ASYNC_IDLE;
+        part->got = 0;
         if (part->bytes == 0)
             continue;
         bool found = qn_view_map_find(&cache->map, data[p], &file, &part->offset);
@@ -296,6 +297,7 @@ static void forget_hopes(qn_expert_cache *cache)
         }
         cache->slot_of[s->expert] = NO_SLOT;
         s->owned = s->ahead = false;
+        s->wanted = 0;
     }
     cache->hope_count = 0;
 }
@@ -414,15 +416,20 @@ qn_status qn_expert_cache_hold(qn_expert_cache *cache, size_t layer, const int32
 
 void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count)
 {
+    forget_hopes(cache);
     for (size_t i = 0; i < count; i++) {
         qn_expert_slot *s = slot_of(cache, layer, experts[i]);
         if (s)
             s->wanted = cache->holds;
     }
     for (size_t i = 0; i < count; i++) {
-        if (slot_of(cache, layer, experts[i]))
+        qn_expert_slot *s = slot_of(cache, layer, experts[i]);
+        if (s) { /* there, or begun and left */
+            if (!qn_expert_slot_failed(s))
+                qn_expert_slot_start(s, cache->reader, false);
             continue;
-        qn_expert_slot *s = find_victim(cache);
+        }
+        s = find_victim(cache);
         if (!s)
             break;
         give(cache, s, layer, (size_t)experts[i]);

@@ -74,11 +74,13 @@ qn_status qn_expert_cache_hold(qn_expert_cache *cache, size_t layer, const int32
  * qn_async_reader_wait does; a later hold reads again. */
 qn_status qn_expert_cache_arrivals(qn_expert_cache *cache, bool waits, int32_t *arrived, size_t *count, qn_error *err);
 
-/* Starts reading those that are not there, as far as there is room beside what is held; all of them stay until the next
- * hold. At that one, reads that were not begun by then and that it does not need are forgotten. Never waits. */
+/* Starts reading those that are not there, in this order, as far as there is room beside what is held; all of them stay
+ * until the next hold, or until others are wanted: what was not begun by then, and is not among them, is forgotten. Of
+ * what was begun the rest is read when somebody asks for that expert again. Never waits. */
 void qn_expert_cache_want(qn_expert_cache *cache, size_t layer, const int32_t *experts, size_t count);
 
-/* Takes note of reads that are done and starts those that queue: to be called now and then while a layer computes. */
+/* Takes note of reads that are done and starts those that queue: to be called every few hundred microseconds while
+ * anything computes, since little of what is wanted is under way at a time. */
 void qn_expert_cache_poll(qn_expert_cache *cache);
 
 /* How many of these are neither there nor under way. */

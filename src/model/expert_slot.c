@@ -56,7 +56,7 @@ bool qn_expert_slot_is_under_way(const qn_expert_slot *slot)
 bool qn_expert_slot_is_untouched(const qn_expert_slot *slot)
 {
     for (size_t p = 0; p < QN_EXPERT_PARTS; p++) {
-        if (slot->parts[p].bytes > 0 && slot->parts[p].state != QN_ASYNC_IDLE)
+        if (slot->parts[p].bytes > 0 && (slot->parts[p].state != QN_ASYNC_IDLE || slot->parts[p].got > 0))
             return false;
     }
     return true;

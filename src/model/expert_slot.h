@@ -40,7 +40,7 @@ void qn_expert_slot_make(qn_expert_slot *slot, const size_t bytes[QN_EXPERT_PART
 
 bool qn_expert_slot_is_there(const qn_expert_slot *slot);     /* all parts are */
 bool qn_expert_slot_is_under_way(const qn_expert_slot *slot); /* the reader has one of the parts, queued or read into */
-bool qn_expert_slot_is_untouched(const qn_expert_slot *slot); /* none of the parts was begun */
+bool qn_expert_slot_is_untouched(const qn_expert_slot *slot); /* nothing of its parts was begun */
 
 /* A part whose read is not done, and one whose read failed; NULL: there is none. */
 const qn_async_read *qn_expert_slot_unread(const qn_expert_slot *slot);

@@ -2,6 +2,7 @@
 #include "model/layer.h"
 
 #include "model/attention.h"
+#include "model/expert_forecast.h"
 #include "model/mlp.h"
 #include "model/parallel.h"
 
@@ -50,6 +51,10 @@ static void add_mlp(void *context, size_t row, size_t worker)
 qn_status qn_layer_run(qn_step *step, const qn_layer_weights *weights, size_t layer, qn_error *err)
 {
     residual r = {.step = step, .weights = weights};
+    if (step->expert_cache && qn_expert_cache_serves(step->expert_cache, layer)) {
+        qn_part_mark(step->clock, QN_PART_ROUTER);
+        qn_expert_forecast_read(step->expert_forecast, step, weights, layer, QN_FORECAST_LATE);
+    }
     qn_attention(step, weights, layer);
     qn_part_mark(step->clock, QN_PART_REST);
     if (step->rows == 0)

@@ -311,16 +311,23 @@ static size_t end_of_wave(const mlp *m, size_t first)
     return first + qn_expert_cache_most(m->step->expert_cache);
 }
 
-/* What comes behind the wave that ends before group `last`: the next wave, or, as far as it can be guessed, the next
- * layer. */
+/* As far as it can be guessed, what the next layer takes. */
+static void read_next_layer(const mlp *m)
+{
+    const qn_step *step = m->step;
+    if (step->expert_cache && step->next_layer && qn_expert_cache_serves(step->expert_cache, m->layer + 1))
+        qn_expert_forecast_read(step->expert_forecast, step, step->next_layer, m->layer + 1, QN_FORECAST_EARLY);
+}
+
+/* What comes behind the wave that ends before group `last`: the next wave, or the next layer. */
 static void read_ahead(const mlp *m, size_t last)
 {
     const qn_step *step = m->step;
     if (last < m->routed) {
         size_t next = qn_min_size(end_of_wave(m, last), m->routed);
         qn_expert_cache_want(step->expert_cache, m->layer, step->ws->group_expert + last, next - last);
-    } else if (step->next_layer && qn_expert_cache_serves(step->expert_cache, m->layer + 1)) {
-        qn_expert_forecast_read(step->expert_forecast, step, step->next_layer, m->layer + 1);
+    } else {
+        read_next_layer(m);
     }
 }
 
@@ -369,8 +376,6 @@ static void run_gate_and_up(const mlp *m)
     qn_pool_run(m->step->pool, lay_out_items(m), gate_and_up, (void *)m);
     for (size_t i = 0; i < m->batch; i++)
         ws->groups[ws->group_batch[i]].activated = true;
-    if (is_cached(m))
-        qn_expert_cache_poll(m->step->expert_cache);
 }
 
 static void run_down(mlp *m)
@@ -419,6 +424,8 @@ qn_status qn_mlp(const qn_step *step, const qn_layer_weights *weights, size_t la
     qn_for_rows(step->pool, step->rows, pack_input, &m);
     if (is_cached(&m))
         qn_expert_forecast_check(step->expert_forecast, layer, step->ws->group_expert, m.routed);
+    else
+        read_next_layer(&m);
     while (m.first < m.groups && status == QN_OK)
         status = run_wave(&m, end_of_wave(&m, m.first), err);
     if (status != QN_OK)

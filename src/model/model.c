@@ -25,6 +25,11 @@ size_t qn_model_measure(const qn_model *model, size_t max_context_tokens)
     return qn_workspace_measure(model->config, &model->weights, model->kernels, sizes);
 }
 
+static void poll_experts(void *context)
+{
+    qn_expert_cache_poll(context);
+}
+
 static qn_status open_parts(qn_model *model, qn_checkpoint *checkpoint, const qn_model_options *options, qn_error *err)
 {
     model->sizes = (qn_workspace_sizes){.threads = qn_pool_threads(options->pool),
@@ -42,6 +47,8 @@ static qn_status open_parts(qn_model *model, qn_checkpoint *checkpoint, const qn
                                      &model->expert_cache, err);
     if (status == QN_OK && options->expert_cache_bytes > 0)
         status = qn_expert_forecast_new(model->config, model->weights.layer_count, &model->expert_forecast, err);
+    if (status == QN_OK && options->expert_cache_bytes > 0)
+        qn_pool_set_chore(model->pool, poll_experts, model->expert_cache); /* reads go on while anything computes */
     if (status == QN_OK && options->max_context_tokens != 0)
         status = qn_model_reserve(model, options->max_context_tokens, err);
     return status;
@@ -71,6 +78,8 @@ void qn_model_close(qn_model *model)
     if (!model)
         return;
     qn_workspace_free(&model->workspace);
+    if (model->expert_cache)
+        qn_pool_set_chore(model->pool, NULL, NULL);
     qn_expert_cache_free(model->expert_cache);
     qn_expert_forecast_free(model->expert_forecast);
     qn_residence_free(model->residence);

@@ -8,7 +8,7 @@
 
 #include "base/direct_reader.h"
 
-enum { READ_FILE_BYTES = 64 * QN_DIRECT_ALIGNMENT + 1234 };
+enum { READ_FILE_BYTES = 640 * QN_DIRECT_ALIGNMENT + 1234 };
 
 extern char read_file_path[40];
 extern uint8_t read_file_content[READ_FILE_BYTES];

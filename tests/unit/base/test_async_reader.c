@@ -140,6 +140,62 @@ static void test_hopes_leave_room_and_are_forgotten(void **state)
     qn_direct_reader_close(file);
 }
 
+static void test_hopes_give_way_between_two_pieces(void **state)
+{
+    (void)state;
+    qn_direct_reader *file = open_read_file(false);
+    qn_async_reader *reader = new_reader(1, PATIENCE_US);
+    qn_async_read hoped = read_of(file, 100, READ_FILE_BYTES - 200), urgent = read_of(file, 5, 100);
+    qn_error err = {0};
+    assert_true(READ_FILE_BYTES > 2 * QN_ASYNC_HOPED_PIECE);
+    qn_async_reader_start(reader, &hoped, false);
+    qn_async_reader_poll(reader);
+    qn_async_reader_start(reader, &urgent, true);
+    assert_int_equal(qn_async_reader_wait(reader, &urgent, &err), QN_OK);
+    assert_int_equal(hoped.state, QN_ASYNC_UNDER_WAY);
+    assert_int_equal(hoped.got, QN_ASYNC_HOPED_PIECE);
+    assert_int_equal(qn_async_reader_wait(reader, &hoped, &err), QN_OK);
+    expect_content(&hoped);
+    free_read(&hoped);
+    free_read(&urgent);
+    qn_async_reader_free(reader);
+    qn_direct_reader_close(file);
+}
+
+/* Nothing is read twice, whatever becomes of a hope. */
+static void test_forgotten_hopes_stop_and_go_on_where_they_were(void **state)
+{
+    (void)state;
+    qn_direct_reader *file = open_read_file(false);
+    qn_async_reader *reader = new_reader(3, PATIENCE_US);
+    qn_async_read hoped = read_of(file, 100, READ_FILE_BYTES - 200);
+    qn_error err = {0};
+    qn_async_reader_start(reader, &hoped, false);
+    qn_async_reader_poll(reader);
+    qn_async_reader_forget_hoped(reader);
+    assert_int_equal(hoped.state, QN_ASYNC_UNDER_WAY); /* what is under way can't be called off */
+    while (hoped.state == QN_ASYNC_UNDER_WAY)
+        assert_int_equal(qn_async_reader_wait_any(reader, NULL, &err), QN_OK);
+    assert_int_equal(hoped.state, QN_ASYNC_IDLE);
+    assert_int_equal(hoped.got, QN_ASYNC_HOPED_PIECE);
+
+    qn_async_reader_start(reader, &hoped, false);
+    qn_async_reader_poll(reader);
+    qn_async_reader_forget_hoped(reader);
+    qn_async_reader_start(reader, &hoped, false); /* hoped for again while its piece is under way */
+    qn_async_reader_start(reader, &hoped, true);  /* and then needed */
+    assert_int_equal(qn_async_reader_wait(reader, &hoped, &err), QN_OK);
+    expect_content(&hoped);
+    assert_int_equal(qn_async_reader_bytes(reader), READ_FILE_BYTES);
+
+    qn_async_reader_start(reader, &hoped, false);
+    qn_async_reader_poll(reader);
+    assert_true(qn_async_reader_free(reader)); /* which waits for a piece, not for the rest */
+    assert_true(hoped.got <= QN_ASYNC_HOPED_PIECE);
+    free_read(&hoped);
+    qn_direct_reader_close(file);
+}
+
 static void test_a_cut_off_file_is_named(void **state)
 {
     (void)state;
@@ -228,6 +284,8 @@ int main(void)
         cmocka_unit_test(test_any_ranges_at_any_depth),
         cmocka_unit_test(test_urgent_reads_pass_those_that_wait),
         cmocka_unit_test(test_hopes_leave_room_and_are_forgotten),
+        cmocka_unit_test(test_hopes_give_way_between_two_pieces),
+        cmocka_unit_test(test_forgotten_hopes_stop_and_go_on_where_they_were),
         cmocka_unit_test(test_a_cut_off_file_is_named),
         cmocka_unit_test(test_a_failing_read_is_told_and_may_be_tried_again),
         cmocka_unit_test(test_a_disk_that_never_answers_ends_the_wait),

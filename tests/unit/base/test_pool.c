@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -31,6 +32,41 @@ static void count_item(void *context, size_t item, size_t worker)
     assert_true(worker < l->threads);
     l->runs[item]++;
     l->by_worker[worker] += item;
+}
+
+typedef struct chore {
+    pthread_t owner;
+    unsigned done;
+} chore;
+
+static void do_chore(void *context)
+{
+    chore *c = context;
+    assert_true(pthread_equal(pthread_self(), c->owner));
+    c->done++;
+}
+
+static void test_the_chore_is_done_by_who_runs_the_loop(void **state)
+{
+    (void)state;
+    static loop l;
+    for (size_t threads = 1; threads <= 4; threads++) {
+        qn_pool *pool = NULL;
+        qn_error err;
+        chore c = {.owner = pthread_self()};
+        assert_int_equal(qn_pool_new(threads, &pool, &err), QN_OK);
+        qn_pool_set_chore(pool, do_chore, &c);
+        l.threads = threads;
+        qn_pool_run(pool, 1, count_item, &l);
+        assert_int_equal(c.done, 1);
+        qn_pool_run(pool, MOST_ITEMS, count_item, &l);
+        assert_in_range(c.done, threads == 1 ? MOST_ITEMS + 1 : 1, MOST_ITEMS + 1);
+        unsigned done = c.done;
+        qn_pool_set_chore(pool, NULL, NULL);
+        qn_pool_run(pool, MOST_ITEMS, count_item, &l);
+        assert_int_equal(c.done, done);
+        qn_pool_free(pool);
+    }
 }
 
 static void test_every_item_runs_once(void **state)
@@ -280,11 +316,17 @@ static void test_bounds_and_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_item_runs_once),        cmocka_unit_test(test_many_short_loops),
-        cmocka_unit_test(test_items_run_at_the_same_time),  cmocka_unit_test(test_random_loops_and_pauses),
-        cmocka_unit_test(test_idle_workers_sleep),          cmocka_unit_test(test_figures_tell_what_loops_took),
-        cmocka_unit_test(test_many_more_threads_than_cpus), cmocka_unit_test(test_pools_that_never_ran_end),
-        cmocka_unit_test(test_zero_means_the_cpus_allowed), cmocka_unit_test(test_bounds_and_failures),
+        cmocka_unit_test(test_every_item_runs_once),
+        cmocka_unit_test(test_many_short_loops),
+        cmocka_unit_test(test_items_run_at_the_same_time),
+        cmocka_unit_test(test_random_loops_and_pauses),
+        cmocka_unit_test(test_idle_workers_sleep),
+        cmocka_unit_test(test_figures_tell_what_loops_took),
+        cmocka_unit_test(test_many_more_threads_than_cpus),
+        cmocka_unit_test(test_pools_that_never_ran_end),
+        cmocka_unit_test(test_the_chore_is_done_by_who_runs_the_loop),
+        cmocka_unit_test(test_zero_means_the_cpus_allowed),
+        cmocka_unit_test(test_bounds_and_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,6 +245,29 @@ static void test_guesses_that_did_not_come_true_are_not_read(void **state)
     close_model(&f);
 }
 
+/* Later guesses take the place of those that were not begun, however often, and none of them is lost room. */
+static void test_later_guesses_take_the_place_of_earlier_ones(void **state)
+{
+    (void)state;
+    fixture f = open_model("tests/data/oracle/tiny-sparse-mxfp4-ct");
+    open_cache(&f, least_room(&f, 0));
+    size_t layer = draw_layer(&f), other = draw_layer(&f);
+    int32_t ids[MAX_HELD], guessed[MAX_HELD];
+    qn_expert_views views[MAX_HELD];
+    qn_error err = {0};
+    for (size_t round = 0; round < 50; round++) {
+        for (size_t i = 0; i < 8; i++)
+            qn_expert_cache_want(f.cache, layer, guessed, draw_experts(&f, f.per_token, guessed));
+        size_t count = draw_experts(&f, qn_expert_cache_most(f.cache), ids);
+        if (hold_all(&f, layer, ids, count, views, &err) != QN_OK)
+            fail_msg("%s", err.message);
+        qn_expert_cache_want(f.cache, other, guessed, draw_experts(&f, f.per_token, guessed));
+        qn_expert_cache_want(f.cache, layer, NULL, 0); /* nothing is wanted any more */
+        expect_experts(&f, layer, ids, count, views);
+    }
+    close_model(&f);
+}
+
 static void test_what_is_there_does_not_wait_for_what_never_comes(void **state)
 {
     (void)state;
@@ -366,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_what_is_used_most_stays),
         cmocka_unit_test(test_experts_asked_for_ahead_are_no_misses),
         cmocka_unit_test(test_guesses_that_did_not_come_true_are_not_read),
+        cmocka_unit_test(test_later_guesses_take_the_place_of_earlier_ones),
         cmocka_unit_test(test_what_is_there_does_not_wait_for_what_never_comes),
         cmocka_unit_test(test_every_failing_read_is_told_and_tried_again),
         cmocka_unit_test(test_every_failing_allocation_is_told),

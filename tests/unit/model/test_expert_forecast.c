@@ -58,7 +58,7 @@ static void open_fixture(fixture *f)
                         .expert_cache = f->cache,
                         .rows = 1};
     for (size_t i = 0; i < config->hidden_size; i++)
-        f->workspace.h.rows[0][i] = (float)(i % 7) - 3;
+        f->workspace.x.rows[0][i] = (float)(i % 7) - 3;
 }
 
 static void close_fixture(fixture *f)
@@ -71,23 +71,42 @@ static void close_fixture(fixture *f)
     qn_pool_free(f->pool);
 }
 
-/* What the layer's router takes for row 0 of ws->h. */
+/* What the layer's router takes for row 0 of ws->x, were that what the layer's MLP gets: the best first. */
 static size_t true_choice(fixture *f, int32_t *taken)
 {
+    size_t hidden = f->step.config->hidden_size, count = f->step.config->num_experts_per_tok;
+    float *h = qn_alloc_aligned(hidden, sizeof *h);
     const qn_layer_weights *w = &f->weights.layers[f->layer];
     float *scores = qn_alloc_zero(f->step.config->n_routed_experts, sizeof *scores);
     float *weights = qn_alloc_zero(f->step.config->num_experts_per_tok, sizeof *weights);
-    assert_true(scores && weights);
-    f->step.kernels->matmul_f32(&w->router, 0, w->router.rows, (const float *const *)f->workspace.h.rows, 1, &scores);
+    assert_true(h && scores && weights);
+    f->step.kernels->rms_norm(h, f->workspace.x.rows[0], w->post_attention_norm, hidden, f->step.config->rms_norm_eps);
+    f->step.kernels->matmul_f32(&w->router, 0, w->router.rows, (const float *const[]){h}, 1, &scores);
     qn_route(f->step.config, w->router_bias, scores, taken, weights, &f->workspace.worker[0].router);
+    const float *choice = f->workspace.worker[0].router.choice;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = i + 1; j < count; j++) {
+            int32_t first = taken[i];
+            if (choice[taken[j]] > choice[first]) {
+                taken[i] = taken[j];
+                taken[j] = first;
+            }
+        }
+    }
+    qn_free(h);
     qn_free(scores);
     qn_free(weights);
-    return f->step.config->num_experts_per_tok;
+    return count;
 }
 
 static void guess(fixture *f)
 {
-    qn_expert_forecast_read(f->forecast, &f->step, &f->weights.layers[f->layer], f->layer);
+    qn_expert_forecast_read(f->forecast, &f->step, &f->weights.layers[f->layer], f->layer, QN_FORECAST_LATE);
+}
+
+static double right_of(const fixture *f, size_t rank)
+{
+    return qn_expert_forecast_right(f->forecast, f->layer, QN_FORECAST_LATE, rank);
 }
 
 static void test_right_guesses_are_read_ahead_once_they_have_proved_right(void **state)
@@ -104,7 +123,8 @@ static void test_right_guesses_are_read_ahead_once_they_have_proved_right(void *
         guess(&f);
         qn_expert_forecast_check(f.forecast, f.layer, taken, count);
     }
-    assert_true(qn_expert_forecast_right(f.forecast, f.layer) > 0.5);
+    for (size_t rank = 0; rank < count; rank++)
+        assert_true(right_of(&f, rank) > 0.5);
     const qn_expert_forecast_figures *figures = qn_expert_forecast_figures_of(f.forecast);
     assert_int_equal(figures->guessed, 20 * count);
     assert_int_equal(figures->right, 20 * count);
@@ -131,11 +151,74 @@ static void test_wrong_guesses_are_not_read(void **state)
         guess(&f);
         qn_expert_forecast_check(f.forecast, f.layer, others, other < count ? other : count);
     }
-    assert_true(qn_expert_forecast_right(f.forecast, f.layer) < 0.01);
+    for (size_t rank = 0; rank < count; rank++)
+        assert_true(right_of(&f, rank) < 0.01);
     assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->guessed, 20 * count);
     assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->right, 0);
     guess(&f);
     assert_int_equal(qn_expert_cache_lacks(f.cache, f.layer, taken, count), count);
+    close_fixture(&f);
+}
+
+/* Of a ranking whose first alone comes true, the first alone is read. */
+static void test_only_ranks_that_proved_right_are_read(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f);
+    int32_t taken[64];
+    size_t count = true_choice(&f, taken);
+    assert_true(count > 1);
+    for (size_t i = 0; i < 20; i++) {
+        guess(&f);
+        qn_expert_forecast_check(f.forecast, f.layer, taken, 1);
+    }
+    assert_true(right_of(&f, 0) > 0.5 && right_of(&f, 1) < 0.01);
+    guess(&f);
+    assert_int_equal(qn_expert_cache_lacks(f.cache, f.layer, taken, 1), 0);
+    assert_int_equal(qn_expert_cache_lacks(f.cache, f.layer, taken + 1, count - 1), count - 1);
+    close_fixture(&f);
+}
+
+/* Each time's guesses have shares of their own, and the later one is the one that counts. */
+static void test_early_and_late_guesses_are_told_apart(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f);
+    int32_t taken[64];
+    size_t count = true_choice(&f, taken);
+    for (size_t i = 0; i < 20; i++) {
+        f.workspace.x.rows[0][0] += 1000; /* far from what comes */
+        qn_expert_forecast_read(f.forecast, &f.step, &f.weights.layers[f.layer], f.layer, QN_FORECAST_EARLY);
+        f.workspace.x.rows[0][0] -= 1000;
+        guess(&f);
+        qn_expert_forecast_check(f.forecast, f.layer, taken, count);
+    }
+    double early = 0;
+    for (size_t rank = 0; rank < count; rank++)
+        early += qn_expert_forecast_right(f.forecast, f.layer, QN_FORECAST_EARLY, rank);
+    assert_true(early < (double)count * 0.7 && right_of(&f, count - 1) > 0.7);
+    assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->guessed, 20 * count);
+    assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->right, 20 * count);
+    close_fixture(&f);
+}
+
+/* Four rows' guesses are one ranking, without doubles. */
+static void test_rows_of_a_step_are_guessed_together(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f);
+    int32_t taken[64];
+    size_t count = true_choice(&f, taken);
+    f.step.rows = 4;
+    for (size_t row = 1; row < 4; row++)
+        memcpy(f.workspace.x.rows[row], f.workspace.x.rows[0], f.step.config->hidden_size * sizeof(float));
+    guess(&f);
+    qn_expert_forecast_check(f.forecast, f.layer, taken, count);
+    assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->guessed, count);
+    assert_int_equal(qn_expert_forecast_figures_of(f.forecast)->right, count);
     close_fixture(&f);
 }
 
@@ -149,7 +232,7 @@ static void test_steps_of_many_rows_are_not_guessed_for(void **state)
     f.step.rows = 64;
     guess(&f);
     qn_expert_forecast_check(f.forecast, f.layer, taken, count);
-    assert_true(qn_expert_forecast_right(f.forecast, f.layer) <= 0);
+    assert_true(right_of(&f, 0) <= 0);
     close_fixture(&f);
 }
 
@@ -170,7 +253,7 @@ static void test_every_failing_allocation_is_told(void **state)
         refused += status != QN_OK;
         qn_expert_forecast_free(forecast);
     } while (status != QN_OK);
-    assert_int_equal(refused, 7);
+    assert_int_equal(refused, 12);
     close_fixture(&f);
 }
 
@@ -179,6 +262,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_guesses_are_read_ahead_once_they_have_proved_right),
         cmocka_unit_test(test_wrong_guesses_are_not_read),
+        cmocka_unit_test(test_only_ranks_that_proved_right_are_read),
+        cmocka_unit_test(test_early_and_late_guesses_are_told_apart),
+        cmocka_unit_test(test_rows_of_a_step_are_guessed_together),
         cmocka_unit_test(test_steps_of_many_rows_are_not_guessed_for),
         cmocka_unit_test(test_every_failing_allocation_is_told),
     };
